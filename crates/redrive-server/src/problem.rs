@@ -1,0 +1,96 @@
+//! Errors as RFC 9457 problem documents: a title for the kind, a sentence that says what to do.
+
+use axum::Json;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// An error as a client sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    r#type: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: String,
+}
+
+impl Problem {
+    /// A problem of this status, and what the caller can do about it.
+    #[must_use]
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        // `about:blank` says: the status is all there is to know about the kind.
+        let title = status.canonical_reason().unwrap_or("Error");
+        Self { r#type: "about:blank", title, status: status.as_u16(), detail: detail.into() }
+    }
+
+    /// The status of the answer.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        let mut response = (status, Json(self)).into_response();
+        response.headers_mut().insert(CONTENT_TYPE, MEDIA_TYPE);
+        response
+    }
+}
+
+/// Turns error answers that are not ours (of axum, of a limit) into problem documents, and keeps
+/// their headers, such as `Allow`.
+pub(crate) async fn normalise(response: Response) -> Response {
+    let status = response.status();
+    let is_error = status.is_client_error() || status.is_server_error();
+    let is_json = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .is_some_and(|media| media == MEDIA_TYPE || media.as_bytes().starts_with(b"application/json"));
+    if !is_error || is_json {
+        return response;
+    }
+    let mut headers = response.headers().clone();
+    headers.remove(CONTENT_LENGTH);
+    headers.remove(CONTENT_TYPE);
+    let mut problem = Problem::new(status, advice(status)).into_response();
+    problem.headers_mut().extend(headers);
+    problem
+}
+
+fn advice(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::METHOD_NOT_ALLOWED => {
+            "This address does not take that method; the Allow header lists the ones it takes."
+        }
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            "The body is over the limit; send less at once, or raise server.max-body."
+        }
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "Send the body with Content-Type: application/json.",
+        _ if status.is_client_error() => "The request cannot be answered as it is; check it and try again.",
+        _ => "Something failed on this side; the log of the server says what.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_foreign_error_becomes_a_problem_and_keeps_its_headers() {
+        let foreign = (StatusCode::METHOD_NOT_ALLOWED, [("allow", "GET")], "no").into_response();
+        let response = normalise(foreign).await;
+        assert_eq!(response.headers()["content-type"], "application/problem+json");
+        assert_eq!(response.headers()["allow"], "GET");
+    }
+
+    #[tokio::test]
+    async fn an_answer_in_json_is_left_alone() {
+        let own = (StatusCode::SERVICE_UNAVAILABLE, Json("down")).into_response();
+        assert_eq!(normalise(own).await.headers()["content-type"], "application/json");
+    }
+}

@@ -1,0 +1,167 @@
+//! Every route, and what surrounds them all.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::{StatusCode, Uri};
+use axum::middleware;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::limit::RequestBodyLimitLayer;
+
+use crate::{Problem, Readiness, health, problem};
+
+/// What one request may cost.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The largest body in bytes.
+    pub body: usize,
+}
+
+/// All routes, behind the limits.
+pub fn router(readiness: Arc<dyn Readiness>, limits: Limits) -> Router {
+    let api = Router::new().route("/health", get(health::health)).route("/ready", get(health::ready));
+    let routes = Router::new().nest("/api/v1", api).fallback(not_found).with_state(readiness);
+    guarded(routes, limits)
+}
+
+/// Outermost first: panics are caught, foreign errors are rewritten, bodies are bounded.
+fn guarded(routes: Router, limits: Limits) -> Router {
+    routes
+        .layer(DefaultBodyLimit::disable())
+        .layer(RequestBodyLimitLayer::new(limits.body))
+        .layer(middleware::map_response(problem::normalise))
+        .layer(CatchPanicLayer::custom(panicked))
+}
+
+async fn not_found(uri: Uri) -> Problem {
+    let detail = format!("There is nothing at {}; the API is under /api/v1.", uri.path());
+    Problem::new(StatusCode::NOT_FOUND, detail)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over by value")]
+fn panicked(panic: Box<dyn Any + Send>) -> Response {
+    let said = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+    tracing::error!(panic = said.unwrap_or("(no message)"), "a request handler panicked");
+    let detail = "A defect in redrive ended this request; the log of the server says more.";
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use axum::body::{Body, Bytes, to_bytes};
+    use axum::http::{Method, Request};
+    use axum::routing::post;
+    use serde_json::Value;
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::Component;
+
+    struct Fixed(Vec<Component>);
+
+    #[async_trait]
+    impl Readiness for Fixed {
+        async fn check(&self) -> Vec<Component> {
+            self.0.clone()
+        }
+    }
+
+    const LIMITS: Limits = Limits { body: 10 };
+
+    fn component(name: &str, ok: bool) -> Component {
+        Component { name: name.to_owned(), kind: "outbox", ok, detail: "as said".to_owned() }
+    }
+
+    fn with(components: Vec<Component>) -> Router {
+        router(Arc::new(Fixed(components)), LIMITS)
+    }
+
+    async fn ask(router: Router, method: Method, path: &str, body: &'static str) -> (Response, Value) {
+        let request = Request::builder().method(method).uri(path).body(Body::from(body)).unwrap();
+        let (parts, body) = router.oneshot(request).await.unwrap().into_parts();
+        let bytes = to_bytes(body, 10_000).await.unwrap();
+        let json = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        (Response::from_parts(parts, Body::empty()), json)
+    }
+
+    #[tokio::test]
+    async fn health_tells_the_version() {
+        let (response, json) = ask(with(vec![]), Method::GET, "/api/v1/health", "").await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(json["status"], "healthy");
+        assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+    }
+
+    #[tokio::test]
+    async fn ready_has_a_line_for_each_component() {
+        let all = vec![component("orders", true), component("mails", true)];
+        let (response, json) = ask(with(all), Method::GET, "/api/v1/ready", "").await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(json["status"], "ready");
+        assert_eq!(json["components"].as_array().unwrap().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn one_component_that_is_down_makes_the_whole_not_ready() {
+        let all = vec![component("orders", true), component("mails", false)];
+        let (response, json) = ask(with(all), Method::GET, "/api/v1/ready", "").await;
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(json["status"], "not ready");
+        assert_eq!(json["components"][1]["ok"], false);
+    }
+
+    fn assert_problem(response: &Response, json: &Value, status: u16) {
+        assert_eq!(response.status().as_u16(), status);
+        assert_eq!(response.headers()["content-type"], "application/problem+json");
+        assert_eq!(json["status"], status);
+        for field in ["type", "title", "detail"] {
+            assert!(json[field].as_str().is_some_and(|text| !text.is_empty()), "{field} in {json}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_unknown_address_is_a_problem() {
+        for path in ["/nothing", "/api/v1/nothing", "/api/v1", "/health"] {
+            let (response, json) = ask(with(vec![]), Method::GET, path, "").await;
+            assert_problem(&response, &json, 404);
+            assert!(json["detail"].as_str().unwrap().contains(path));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_wrong_method_is_a_problem_that_lists_the_right_ones() {
+        let (response, json) = ask(with(vec![]), Method::DELETE, "/api/v1/health", "").await;
+        assert_problem(&response, &json, 405);
+        assert!(response.headers()["allow"].to_str().unwrap().contains("GET"));
+    }
+
+    fn with_probes() -> Router {
+        async fn panics() -> StatusCode {
+            panic!("boom, with a secret")
+        }
+        async fn swallows(_: Bytes) -> StatusCode {
+            StatusCode::OK
+        }
+        guarded(Router::new().route("/panic", get(panics)).route("/body", post(swallows)), LIMITS)
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_problem_that_keeps_its_message_to_itself() {
+        let (response, json) = ask(with_probes(), Method::GET, "/panic", "").await;
+        assert_problem(&response, &json, 500);
+        assert!(!json.to_string().contains("boom"));
+    }
+
+    #[tokio::test]
+    async fn a_body_over_the_limit_is_a_problem() {
+        let (response, json) = ask(with_probes(), Method::POST, "/body", "12345678901").await;
+        assert_problem(&response, &json, 413);
+        let (response, _) = ask(with_probes(), Method::POST, "/body", "1234567890").await;
+        assert_eq!(response.status(), StatusCode::OK);
+    }
+}

@@ -1,0 +1,1 @@
+status = 'RESOLVED', resolved_at = {now}, resolved_by = 'redrive', leased_by = NULL

@@ -1,0 +1,1 @@
+status = 'PENDING', due_at = {after}, leased_by = NULL

@@ -1,0 +1,1 @@
+status = 'pending', due_at = {after}, leased_by = NULL

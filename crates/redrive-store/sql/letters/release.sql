@@ -1,0 +1,1 @@
+state = 'queued', due_at = {after}, leased_by = NULL

@@ -1,0 +1,41 @@
+-- Letters that redrive keeps itself: handed in by services, or indexed from topics. `source` makes
+-- the same record come in once, however often it is read.
+CREATE TABLE IF NOT EXISTS {table} (
+    id BIGINT AUTO_INCREMENT PRIMARY KEY,
+    pipeline VARCHAR(100) NOT NULL,
+    kind VARCHAR(20) NOT NULL,
+    source VARCHAR(255) NOT NULL,
+    event_type VARCHAR(100) NOT NULL,
+    event_key VARCHAR(255) NOT NULL,
+    payload LONGBLOB NOT NULL,
+    headers LONGTEXT NOT NULL,
+    origin TEXT NOT NULL,
+    target VARCHAR(255),
+    state VARCHAR(20) NOT NULL DEFAULT 'open'
+        CHECK (state IN ('open', 'queued', 'sending', 'redriven', 'resolved', 'failed')),
+    error_message TEXT NOT NULL,
+    error_class VARCHAR(20) NOT NULL,
+    error_code VARCHAR(100),
+    error_kind VARCHAR(255) NOT NULL,
+    fingerprint CHAR(16) NOT NULL,
+    attempts INT NOT NULL DEFAULT 1,
+    history LONGTEXT,
+    created_at DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+    first_failed_at DATETIME(6) NOT NULL,
+    failed_at DATETIME(6) NOT NULL,
+    retry_count INT NOT NULL DEFAULT 0,
+    redrive_count INT NOT NULL DEFAULT 0,
+    due_at DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+    lease BIGINT NOT NULL DEFAULT 0,
+    leased_by VARCHAR(100),
+    interrupted BOOLEAN NOT NULL DEFAULT FALSE,
+    resolved_at DATETIME(6),
+    resolved_by VARCHAR(100),
+    resolution_note TEXT
+) DEFAULT CHARSET = utf8mb4;
+CREATE UNIQUE INDEX {table_name}_source ON {table} (pipeline, source);
+ALTER TABLE {table} ADD COLUMN live TINYINT AS (CASE WHEN state IN ('queued', 'sending') THEN 1 END) VIRTUAL;
+CREATE INDEX {table_name}_due ON {table} (pipeline, live, due_at, id);
+CREATE INDEX {table_name}_failed ON {table} (pipeline, failed_at, id);
+CREATE INDEX {table_name}_state ON {table} (pipeline, state, failed_at, id);
+CREATE INDEX {table_name}_group ON {table} (pipeline, fingerprint, failed_at, id);

@@ -1,0 +1,1 @@
+processed = TRUE, processed_at = {now}, leased_by = NULL, updated_at = {now}

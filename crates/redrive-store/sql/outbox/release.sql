@@ -1,0 +1,1 @@
+due_at = {after}, leased_by = NULL, updated_at = {now}

@@ -1,0 +1,14 @@
+-- One statement: the letter is there before the event is gone, or neither is.
+WITH gone AS (
+    DELETE FROM {table} AS t
+    USING {batch}
+    WHERE t.id = s.id AND t.lease = s.lease AND {held}
+    RETURNING t.id, t.event_type, t.aggregate_type, t.aggregate_id, t.payload, t.retry_count, t.created_at,
+        t.origin_id, t.redrive_count, s.message, s.class, s.code, s.kind, s.new_fingerprint, s.new_history
+)
+INSERT INTO {letters} (original_event_id, event_type, aggregate_type, aggregate_id, payload, error_message,
+    retry_count, created_at, origin_id, redrive_count, error_class, error_code, error_kind, fingerprint, history)
+SELECT id, event_type, aggregate_type, aggregate_id, payload, message,
+    retry_count, created_at, COALESCE(origin_id, id), redrive_count, class, code, kind, new_fingerprint, new_history
+FROM gone
+RETURNING original_event_id

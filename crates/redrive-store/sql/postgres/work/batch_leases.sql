@@ -1,0 +1,1 @@
+unnest($1::bigint[], $2::bigint[]) AS s(id, lease)

@@ -1,0 +1,39 @@
+-- The founding columns; then ours.
+CREATE TABLE IF NOT EXISTS {table} (
+    job_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    {key} VARCHAR(255) NOT NULL,
+    status VARCHAR(20) NOT NULL DEFAULT 'pending'
+        CHECK (status IN ('pending', 'running', 'completed', 'failed', 'dead_letter')),
+    retry_count INT NOT NULL DEFAULT 0,
+    max_retries INT NOT NULL DEFAULT 3,
+    error_message TEXT,
+    created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    started_at TEXT,
+    completed_at TEXT,
+    due_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now'))
+);
+ALTER TABLE {table} ADD COLUMN payload TEXT;
+ALTER TABLE {table} ADD COLUMN priority SMALLINT NOT NULL DEFAULT 0;
+ALTER TABLE {table} ADD COLUMN unique_key VARCHAR(255);
+-- SQLite adds no column with a default that is computed: see ../outbox/schema.sql.
+ALTER TABLE {table} ADD COLUMN due_at TEXT NOT NULL DEFAULT '1970-01-01 00:00:00.000';
+ALTER TABLE {table} ADD COLUMN lease BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE {table} ADD COLUMN leased_by VARCHAR(100);
+ALTER TABLE {table} ADD COLUMN interrupted BOOLEAN NOT NULL DEFAULT FALSE;
+ALTER TABLE {table} ADD COLUMN redrive_count INT NOT NULL DEFAULT 0;
+ALTER TABLE {table} ADD COLUMN error_class VARCHAR(20);
+ALTER TABLE {table} ADD COLUMN error_code VARCHAR(100);
+ALTER TABLE {table} ADD COLUMN error_kind VARCHAR(255);
+ALTER TABLE {table} ADD COLUMN fingerprint CHAR(16);
+ALTER TABLE {table} ADD COLUMN history TEXT;
+ALTER TABLE {table} ADD COLUMN resolved_at TEXT;
+ALTER TABLE {table} ADD COLUMN resolved_by VARCHAR(100);
+ALTER TABLE {table} ADD COLUMN resolution_note TEXT;
+-- Only live jobs are in it: neither completed nor dead ones make a claim slower.
+CREATE INDEX {table_name}_due ON {table} (priority, due_at, job_id) WHERE status IN ('pending', 'running');
+CREATE UNIQUE INDEX {table_name}_unique ON {table} (unique_key) WHERE status IN ('pending', 'running');
+CREATE INDEX {table_name}_key ON {table} ({key});
+CREATE INDEX {table_name}_dead ON {table} (COALESCE(completed_at, created_at), job_id)
+    WHERE status IN ('failed', 'dead_letter');
+CREATE INDEX {table_name}_group ON {table} (fingerprint, COALESCE(completed_at, created_at), job_id)
+    WHERE status IN ('failed', 'dead_letter');

@@ -1,0 +1,40 @@
+-- Letters that redrive keeps itself: handed in by services, or indexed from topics. `source` makes
+-- the same record come in once, however often it is read.
+CREATE TABLE IF NOT EXISTS {table} (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    pipeline VARCHAR(100) NOT NULL,
+    kind VARCHAR(20) NOT NULL,
+    source VARCHAR(255) NOT NULL,
+    event_type VARCHAR(100) NOT NULL,
+    event_key VARCHAR(255) NOT NULL,
+    payload BLOB NOT NULL,
+    headers TEXT NOT NULL,
+    origin TEXT NOT NULL,
+    target VARCHAR(255),
+    state VARCHAR(20) NOT NULL DEFAULT 'open'
+        CHECK (state IN ('open', 'queued', 'sending', 'redriven', 'resolved', 'failed')),
+    error_message TEXT NOT NULL,
+    error_class VARCHAR(20) NOT NULL,
+    error_code VARCHAR(100),
+    error_kind VARCHAR(255) NOT NULL,
+    fingerprint CHAR(16) NOT NULL,
+    attempts INT NOT NULL DEFAULT 1,
+    history TEXT,
+    created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    first_failed_at TEXT NOT NULL,
+    failed_at TEXT NOT NULL,
+    retry_count INT NOT NULL DEFAULT 0,
+    redrive_count INT NOT NULL DEFAULT 0,
+    due_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    lease BIGINT NOT NULL DEFAULT 0,
+    leased_by VARCHAR(100),
+    interrupted BOOLEAN NOT NULL DEFAULT FALSE,
+    resolved_at TEXT,
+    resolved_by VARCHAR(100),
+    resolution_note TEXT
+);
+CREATE UNIQUE INDEX {table_name}_source ON {table} (pipeline, source);
+CREATE INDEX {table_name}_due ON {table} (pipeline, due_at, id) WHERE state IN ('queued', 'sending');
+CREATE INDEX {table_name}_failed ON {table} (pipeline, failed_at, id);
+CREATE INDEX {table_name}_state ON {table} (pipeline, state, failed_at, id);
+CREATE INDEX {table_name}_group ON {table} (pipeline, fingerprint, failed_at, id);

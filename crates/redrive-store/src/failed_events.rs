@@ -1,0 +1,350 @@
+//! `failed_events`: what the persist pipeline could not save, until it can or a person decides.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use redrive_core::dead_letter::{
+    Acted, DeadLetterQueue, Filter, Group, Letter, Listing, Operator, Page, PipelineKind, Stats, Status, Unavailable,
+};
+use redrive_core::event::{MAX_KEY, Refused, WorkId, required, storable};
+use redrive_core::failure::Failure;
+use redrive_core::fingerprint::Fingerprint;
+use redrive_core::history::History;
+use redrive_core::lease::{Lease, Settlement};
+use redrive_core::state::FailedEventState;
+
+use crate::act::Act;
+use crate::database::Database;
+use crate::dead_letters::{Columns, DeadLetters, Times, dead_letter_queue};
+use crate::dialect::{Dialect, check_name};
+use crate::error::Error;
+use crate::insert::{Insert, Kind, OnConflict};
+use crate::jobs::count;
+use crate::outbox::index_prefix;
+use crate::queue::{Dead, Done, Queue, Shape, cut};
+use crate::schema;
+use crate::statement::{Names, Sql, Statement, sql};
+use crate::value::{Column, Value};
+use crate::work::{Claim, Turn, WorkStore};
+
+/// How often a failed event is retried before a person must act.
+pub const MAX_RETRY_COUNT: u32 = 3;
+
+/// An event that could not be saved. Immutable: each change gives a new value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedEvent {
+    key: String,
+    payload: String,
+    created_at: Timestamp,
+    failed_at: Timestamp,
+    retry_count: u32,
+    failure: Failure,
+    status: FailedEventState,
+}
+
+impl FailedEvent {
+    /// The event that was created and has now failed.
+    #[must_use]
+    pub fn new(key: &str, payload: &str, created_at: Timestamp, failed_at: Timestamp, failure: Failure) -> Self {
+        Self {
+            key: key.to_owned(),
+            payload: payload.to_owned(),
+            created_at,
+            failed_at,
+            retry_count: 0,
+            failure,
+            status: FailedEventState::Pending,
+        }
+    }
+
+    /// The same event, one failed retry later.
+    #[must_use]
+    pub fn increment_retry(&self) -> Self {
+        Self { retry_count: self.retry_count.saturating_add(1), ..self.clone() }
+    }
+
+    /// The same event in another state.
+    #[must_use]
+    pub fn with_status(&self, status: FailedEventState) -> Self {
+        Self { status, ..self.clone() }
+    }
+
+    /// Whether the schedule may still retry it.
+    #[must_use]
+    pub const fn can_retry(&self) -> bool {
+        self.retry_count < MAX_RETRY_COUNT
+    }
+
+    /// How many retries failed.
+    #[must_use]
+    pub const fn retry_count(&self) -> u32 {
+        self.retry_count
+    }
+
+    /// Its state.
+    #[must_use]
+    pub const fn status(&self) -> FailedEventState {
+        self.status
+    }
+
+    fn check(&self) -> Result<(), Refused> {
+        required("key", &self.key, MAX_KEY)?;
+        storable("payload", &self.payload, usize::MAX)
+    }
+}
+
+/// How a table of failed events is set up.
+#[derive(Debug, Clone)]
+pub struct FailedEventsOptions {
+    /// The pipeline's name; also the event type of its events.
+    pub pipeline: String,
+    /// The table.
+    pub table: String,
+    /// The column of the event's key.
+    pub key_column: String,
+    /// The column of the event's payload.
+    pub payload_column: String,
+}
+
+impl FailedEventsOptions {
+    /// The founding names: `failed_events` with `short_url` and `long_url`.
+    #[must_use]
+    pub fn new(pipeline: &str) -> Self {
+        Self {
+            pipeline: pipeline.to_owned(),
+            table: "failed_events".to_owned(),
+            key_column: "short_url".to_owned(),
+            payload_column: "long_url".to_owned(),
+        }
+    }
+}
+
+/// The failed events of one pipeline.
+#[derive(Debug)]
+pub struct FailedEvents {
+    database: Database,
+    names: Names,
+    insert: Insert,
+    queue: Queue,
+    dead_letters: DeadLetters,
+}
+
+const SCHEMA: Sql = sql!(each "failed_events/schema.sql");
+const CHUNK: usize = 1_000;
+const COLUMNS: [(&str, Kind); 12] = [
+    ("{key}", Kind::Text),
+    ("{payload}", Kind::Text),
+    ("created_at", Kind::Int),
+    ("failed_at", Kind::Int),
+    ("retry_count", Kind::Int),
+    ("status", Kind::Text),
+    ("last_error", Kind::Text),
+    ("error_class", Kind::Text),
+    ("error_code", Kind::Text),
+    ("error_kind", Kind::Text),
+    ("fingerprint", Kind::Text),
+    ("history", Kind::Text),
+];
+
+impl FailedEvents {
+    /// The failed events in this table. Nothing is asked of the database yet.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when a name cannot be used.
+    pub fn new(database: Database, options: FailedEventsOptions) -> Result<Self, Error> {
+        check_name("failed-events table", &options.table)?;
+        check_name("key column", &options.key_column)?;
+        check_name("payload column", &options.payload_column)?;
+        let dialect = database.dialect();
+        let names = Names::new(dialect)
+            .with("table", &options.table)
+            .with("letters", &options.table)
+            .with("letter_id", "id")
+            .with("key", &options.key_column)
+            .with("payload", &options.payload_column)
+            .with_sql("scope", "1 = 1")
+            .with_sql("pipeline", &format!("'{}'", options.pipeline.replace('\'', "''")))
+            .with_sql("created", created(dialect))
+            .with_sql("table_name", &index_prefix(&options.table));
+        Ok(Self {
+            insert: Insert::new(&names, dialect, "id", &COLUMNS, OnConflict::Fail),
+            queue: Queue::new(database.clone(), &names, &shape(dialect)),
+            dead_letters: dead_letters(&database, &names, &options),
+            names,
+            database,
+        })
+    }
+
+    /// Makes the table, or adds to the application's own what it lacks.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached or refuses.
+    pub async fn migrate(&self) -> Result<(), Error> {
+        schema::migrate(&self.database, &self.names, &[self.names.text(SCHEMA)]).await
+    }
+
+    /// Writes failed events down, all or none, and returns their numbers.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] names the first event that cannot be kept; none is stored then.
+    pub async fn append(&self, events: &[FailedEvent]) -> Result<Vec<WorkId>, Error> {
+        for (item, event) in events.iter().enumerate() {
+            event.check().map_err(|source| Error::Refused { item, source })?;
+        }
+        let mut ids = Vec::with_capacity(events.len());
+        let mut session = self.database.begin().await?;
+        for chunk in events.chunks(CHUNK) {
+            ids.extend(self.insert.run(&mut session, self.columns(chunk)).await?);
+        }
+        session.commit().await?;
+        Ok(ids)
+    }
+
+    /// Where an event is now.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn state(&self, event: WorkId) -> Result<Option<FailedEventState>, Error> {
+        let text = self.names.fill("SELECT status FROM {table} WHERE id = $1");
+        let statement = Statement::new(self.database.dialect(), &text);
+        let rows = self.database.rows(&statement, vec![Value::Int(event.0)]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let status = row.text(0)?;
+        let states = [
+            FailedEventState::Pending,
+            FailedEventState::Processing,
+            FailedEventState::Resolved,
+            FailedEventState::Failed,
+        ];
+        Ok(states.into_iter().find(|state| state.column() == status))
+    }
+
+    fn columns(&self, events: &[FailedEvent]) -> Vec<Column> {
+        let texts = |of: &dyn Fn(&FailedEvent) -> String| Column::Texts(events.iter().map(of).collect());
+        let ints = |of: &dyn Fn(&FailedEvent) -> i64| Column::Ints(events.iter().map(of).collect());
+        let pipeline = self.pipeline();
+        let code = |event: &FailedEvent| event.failure.code.as_ref().map(|code| cut(&code.to_string(), 100));
+        let history = |event: &FailedEvent| {
+            serde_json::to_string(&History::default().with(&event.failure, event.failed_at)).unwrap_or_default()
+        };
+        vec![
+            texts(&|event| event.key.clone()),
+            texts(&|event| event.payload.clone()),
+            ints(&|event| event.created_at.as_millisecond()),
+            ints(&|event| event.failed_at.as_millisecond()),
+            ints(&|event| i64::from(event.retry_count)),
+            texts(&|event| event.status.column().to_owned()),
+            texts(&|event| event.failure.message.clone()),
+            texts(&|event| event.failure.class.name().to_owned()),
+            Column::OptTexts(events.iter().map(code).collect()),
+            texts(&|event| cut(&event.failure.kind, 255)),
+            texts(&|event| Fingerprint::of(pipeline, pipeline, &event.failure).to_string()),
+            texts(&history),
+        ]
+    }
+}
+
+#[async_trait]
+impl WorkStore for FailedEvents {
+    async fn turn(&self, settled: &mut Vec<(Lease, Settlement)>, claim: Option<&Claim>) -> Result<Turn, Error> {
+        self.queue.turn(settled, claim).await
+    }
+
+    async fn extend(&self, leases: &mut [&mut Lease], lease: Duration) -> Result<Vec<WorkId>, Error> {
+        self.queue.extend(leases, lease).await
+    }
+
+    async fn backlog(&self) -> Result<u64, Error> {
+        let text = "SELECT count(*) FROM {table} WHERE status IN ('PENDING', 'PROCESSING')";
+        count(&self.database, &self.names, text).await
+    }
+}
+
+dead_letter_queue!(FailedEvents);
+
+/// `created_at` as a time: the founding column counts milliseconds.
+const fn created(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Postgres => "to_timestamp(created_at / 1000.0)",
+        Dialect::MySql => "CAST(FROM_UNIXTIME(created_at / 1000.0) AS DATETIME(6))",
+        Dialect::Sqlite => "strftime('%Y-%m-%d %H:%M:%f', created_at / 1000.0, 'unixepoch')",
+    }
+}
+
+const WAITING: &str = "t.status IN ('PENDING', 'FAILED')";
+
+fn shape(dialect: Dialect) -> Shape {
+    Shape {
+        id: "id",
+        live: match dialect {
+            Dialect::MySql => "e.live = 1",
+            Dialect::Postgres | Dialect::Sqlite => "e.status IN ('PENDING', 'PROCESSING')",
+        },
+        leased: "e.status = 'PROCESSING'",
+        held: "t.status = 'PROCESSING'",
+        take: "interrupted = (t.status = 'PROCESSING'), status = 'PROCESSING'",
+        order: "e.failed_at, e.id",
+        in_order: String::new(),
+        work: "id, lease, due_at, id, {pipeline}, NULL, {key}, {payload}, {created}, retry_count, NULL, {interrupted}, \
+               history",
+        done: Done::Set(include_str!("../sql/failed_events/done.sql")),
+        retry: include_str!("../sql/failed_events/retry.sql"),
+        release: include_str!("../sql/failed_events/release.sql"),
+        dead: Dead::Set(include_str!("../sql/failed_events/dead.sql")),
+    }
+}
+
+fn dead_letters(database: &Database, names: &Names, options: &FailedEventsOptions) -> DeadLetters {
+    let dialect = database.dialect();
+    let columns = Columns {
+        id: "t.id",
+        scope: "1 = 1".to_owned(),
+        event_type: "{pipeline}",
+        key: "t.{key}".to_owned(),
+        payload: "t.{payload}".to_owned(),
+        message: "t.last_error",
+        class: "t.error_class",
+        code: "t.error_code",
+        kind: "t.error_kind",
+        attempts: "t.retry_count + 1",
+        failed_at: "t.failed_at",
+        first_failed_at: "t.failed_at",
+        times: Times::Millis,
+        redrive_count: "t.redrive_count",
+        fingerprint: "t.fingerprint",
+        resolved_at: "t.resolved_at",
+        headers: "NULL",
+        origin: "NULL",
+        origin_id: "t.id",
+        origin_table: options.table.clone(),
+        statuses: [
+            (Status::Open, "t.status = 'PENDING'"),
+            (Status::Retrying, "t.status = 'PROCESSING'"),
+            (Status::Resolved, "t.status = 'RESOLVED'"),
+            (Status::Failed, "t.status = 'FAILED'"),
+            (Status::Redriven, "1 = 0"),
+        ],
+    };
+    let failed = "t.status = 'FAILED'";
+    let redrive = Act::update(names, dialect, failed, include_str!("../sql/failed_events/redrive.sql"));
+    let resolve = Act::update(names, dialect, WAITING, include_str!("../sql/failed_events/resolve.sql"));
+    let kind = PipelineKind::Persist;
+    DeadLetters::new(database.clone(), names.clone(), options.pipeline.clone(), kind, columns, redrive, resolve)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_event_is_immutable_and_can_be_retried_three_times() {
+        let now = Timestamp::UNIX_EPOCH;
+        let first = FailedEvent::new("abc", "https://example.org", now, now, Failure::transient("Timeout", ""));
+        let third = first.increment_retry().increment_retry().increment_retry();
+        assert_eq!((first.retry_count(), third.retry_count()), (0, 3));
+        assert!(first.can_retry() && !third.can_retry());
+        assert_eq!(third.with_status(FailedEventState::Failed).status(), FailedEventState::Failed);
+        assert_eq!(third.status(), FailedEventState::Pending);
+    }
+}

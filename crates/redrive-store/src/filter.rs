@@ -1,0 +1,107 @@
+//! A filter as a WHERE clause. Values are parameters; only our own column names become text.
+
+use jiff::Timestamp;
+use redrive_core::dead_letter::{Cursor, Filter};
+use redrive_core::failure::Code;
+
+use crate::dead_letters::{Columns, Times};
+use crate::dialect::Dialect;
+use crate::value::Value;
+
+/// Conditions that all must hold, with their parameters.
+#[derive(Debug)]
+pub(crate) struct Where {
+    dialect: Dialect,
+    text: String,
+    pub(crate) values: Vec<Value>,
+}
+
+impl Where {
+    pub(crate) fn new(dialect: Dialect, condition: &str) -> Self {
+        Self { dialect, text: format!("({condition})"), values: Vec::new() }
+    }
+
+    /// The letters that a filter means.
+    pub(crate) fn filter(mut self, columns: &Columns, filter: &Filter) -> Self {
+        if let Some(status) = filter.status {
+            self.and(columns.in_status(status));
+        }
+        if let Some(event_type) = &filter.event_type {
+            self.and_value(columns.event_type, "=", Value::Text(event_type.clone()));
+        }
+        if let Some(key) = &filter.key {
+            self.and_value(&columns.key, "=", Value::Text(key.clone()));
+        }
+        if let Some(group) = filter.group {
+            self.and_value(columns.fingerprint, "=", Value::Text(group.to_string()));
+        }
+        if let Some(code) = &filter.code {
+            self.code(columns.code, code);
+        }
+        if let Some(text) = &filter.text {
+            self.contains(columns.message, text);
+        }
+        if let Some(since) = filter.since {
+            self.and_value(columns.failed_at, ">=", time(columns.times, since));
+        }
+        if let Some(until) = filter.until {
+            self.and_value(columns.failed_at, "<", time(columns.times, until));
+        }
+        self
+    }
+
+    /// The letters after this place in a list that is newest first.
+    pub(crate) fn after(mut self, columns: &Columns, cursor: Cursor) -> Self {
+        let at = Timestamp::from_microsecond(cursor.failed_at).unwrap_or(Timestamp::MIN);
+        let at = time(columns.times, at);
+        self.and_value(columns.failed_at, "<=", at.clone());
+        let earlier = self.parameter(at);
+        let lower = self.parameter(Value::Int(cursor.id));
+        self.and(&format!("{} < {earlier} OR {} < {lower}", columns.failed_at, columns.id));
+        self
+    }
+
+    /// The clause, with the rest of the statement to come after it.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Adds a parameter and returns how the text refers to it.
+    pub(crate) fn parameter(&mut self, value: Value) -> String {
+        self.values.push(value);
+        format!("${}", self.values.len())
+    }
+
+    fn and(&mut self, condition: &str) {
+        self.text.push_str(&format!(" AND ({condition})"));
+    }
+
+    fn and_value(&mut self, column: &str, operator: &str, value: Value) {
+        let parameter = self.parameter(value);
+        self.and(&format!("{column} {operator} {parameter}"));
+    }
+
+    /// `sqlstate:23505` is itself; `23505` is that code in any scheme, so that an index still helps.
+    fn code(&mut self, column: &str, code: &str) {
+        let codes: Vec<String> = match code.contains(':') {
+            true => vec![code.to_owned()],
+            false => Code::SCHEMES.iter().map(|scheme| format!("{scheme}:{code}")).collect(),
+        };
+        let list: Vec<String> = codes.into_iter().map(|code| self.parameter(Value::Text(code))).collect();
+        self.and(&format!("{column} IN ({})", list.join(", ")));
+    }
+
+    fn contains(&mut self, column: &str, text: &str) {
+        let escaped = text.replace('!', "!!").replace('%', "!%").replace('_', "!_");
+        let pattern = self.parameter(Value::Text(format!("%{escaped}%")));
+        let like = if self.dialect == Dialect::Postgres { "ILIKE" } else { "LIKE" };
+        self.and(&format!("{column} {like} {pattern} ESCAPE '!'"));
+    }
+}
+
+fn time(times: Times, at: Timestamp) -> Value {
+    match times {
+        Times::Native => Value::Time(at),
+        Times::Millis => Value::Int(at.as_millisecond()),
+    }
+}

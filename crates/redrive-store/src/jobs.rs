@@ -1,0 +1,337 @@
+//! The job queue: one table, where dead jobs stay in place.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use redrive_core::dead_letter::{
+    Acted, Filter, Group, Letter, Listing, Operator, Page, PipelineKind, Stats, Status, Unavailable,
+};
+use redrive_core::event::{MAX_KEY, Refused, WorkId, required, storable};
+use redrive_core::lease::{Lease, Settlement};
+use redrive_core::state::JobState;
+use serde::{Deserialize, Serialize};
+
+use crate::act::Act;
+use crate::database::Database;
+use crate::dead_letters::{Columns, DeadLetters, Times, dead_letter_queue};
+use crate::dialect::{Dialect, check_name};
+use crate::error::Error;
+use crate::insert::{Insert, Kind, OnConflict};
+use crate::outbox::index_prefix;
+use crate::queue::{Dead, Done, Queue, Shape};
+use crate::schema;
+use crate::session::Session;
+use crate::statement::{Names, Sql, Statement, sql};
+use crate::value::{Column, Value};
+use crate::work::{Claim, Turn, WorkStore};
+
+/// How a job queue is set up.
+#[derive(Debug, Clone)]
+pub struct JobsOptions {
+    /// The pipeline's name; also the event type of its jobs.
+    pub pipeline: String,
+    /// The table.
+    pub table: String,
+    /// The column of the subject: what a job is about.
+    pub subject_column: String,
+    /// The attempts of a job that does not say otherwise.
+    pub max_retries: u32,
+}
+
+impl JobsOptions {
+    /// The founding names: `<pipeline>_job_queue`, with the subject in `article_id`; three attempts.
+    #[must_use]
+    pub fn new(pipeline: &str) -> Self {
+        Self {
+            pipeline: pipeline.to_owned(),
+            table: format!("{}_job_queue", pipeline.replace('-', "_")),
+            subject_column: "article_id".to_owned(),
+            max_retries: 3,
+        }
+    }
+}
+
+/// A job on its way into the queue.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "snake_case")]
+pub struct NewJob {
+    /// What it is about.
+    pub subject: String,
+    /// The body.
+    pub payload: String,
+    /// Lower runs first; 0 is the rule.
+    pub priority: i16,
+    /// How long it waits before it is due.
+    pub delay: Duration,
+    /// Its own limit of attempts.
+    pub max_retries: Option<u32>,
+    /// At most one job with this key is pending or running at a time.
+    pub unique_key: Option<String>,
+}
+
+impl NewJob {
+    /// A job about `subject`.
+    #[must_use]
+    pub fn new(subject: impl Into<String>, payload: impl Into<String>) -> Self {
+        Self { subject: subject.into(), payload: payload.into(), ..Self::default() }
+    }
+
+    /// Checks that every backend can keep it.
+    ///
+    /// # Errors
+    /// [`Refused`] names the field and what is wrong with it.
+    pub fn check(&self) -> Result<(), Refused> {
+        required("subject", &self.subject, MAX_KEY)?;
+        storable("payload", &self.payload, usize::MAX)?;
+        self.unique_key.as_deref().map_or(Ok(()), |key| required("unique_key", key, MAX_KEY))
+    }
+}
+
+/// What became of one job that was to be enqueued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Enqueued {
+    /// It waits under this number.
+    Added(WorkId),
+    /// A live job has its unique key already: nothing was added.
+    Duplicate,
+}
+
+/// A job queue in a database.
+#[derive(Debug)]
+pub struct Jobs {
+    database: Database,
+    names: Names,
+    max_retries: u32,
+    insert: Insert,
+    insert_unique: Insert,
+    queue: Queue,
+    dead_letters: DeadLetters,
+}
+
+const SCHEMA: Sql = sql!(each "jobs/schema.sql");
+
+/// The most jobs that one statement inserts.
+const CHUNK: usize = 1_000;
+
+const COLUMNS: [(&str, Kind); 6] = [
+    ("{key}", Kind::Text),
+    ("payload", Kind::Text),
+    ("priority", Kind::Int),
+    ("due_at", Kind::After),
+    ("max_retries", Kind::Int),
+    ("unique_key", Kind::Text),
+];
+
+impl Jobs {
+    /// The queue in this table. Nothing is asked of the database yet.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when a name cannot be used.
+    pub fn new(database: Database, options: JobsOptions) -> Result<Self, Error> {
+        check_name("jobs table", &options.table)?;
+        check_name("subject column", &options.subject_column)?;
+        let dialect = database.dialect();
+        let names = Names::new(dialect)
+            .with("table", &options.table)
+            .with("letters", &options.table)
+            .with("letter_id", "job_id")
+            .with("key", &options.subject_column)
+            .with_sql("scope", SCOPE)
+            .with_sql("pipeline", &format!("'{}'", options.pipeline.replace('\'', "''")))
+            .with_sql("table_name", &index_prefix(&options.table));
+        Ok(Self {
+            insert: Insert::new(&names, dialect, "job_id", &COLUMNS, OnConflict::Fail),
+            insert_unique: Insert::new(&names, dialect, "job_id", &COLUMNS, OnConflict::Skip),
+            queue: Queue::new(database.clone(), &names, &shape(dialect)),
+            dead_letters: dead_letters(&database, &names, &options),
+            max_retries: options.max_retries,
+            names,
+            database,
+        })
+    }
+
+    /// Makes the table, or adds to the application's own what it lacks.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached or refuses.
+    pub async fn migrate(&self) -> Result<(), Error> {
+        schema::migrate(&self.database, &self.names, &[self.names.text(SCHEMA)]).await
+    }
+
+    /// Adds jobs, all or none, and says in the same order what became of each.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] names the first job that cannot be kept; none is stored then.
+    pub async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, Error> {
+        for (item, job) in jobs.iter().enumerate() {
+            job.check().map_err(|source| Error::Refused { item, source })?;
+        }
+        let mut session = self.database.begin().await?;
+        let mut enqueued = Vec::with_capacity(jobs.len());
+        let mut plain = Vec::new();
+        for job in jobs {
+            if job.unique_key.is_none() && plain.len() < CHUNK {
+                plain.push(job);
+                continue;
+            }
+            enqueued.extend(self.insert_plain(&mut session, std::mem::take(&mut plain)).await?);
+            match job.unique_key.is_none() {
+                true => plain.push(job),
+                false => enqueued.push(self.insert_one(&mut session, job).await?),
+            }
+        }
+        enqueued.extend(self.insert_plain(&mut session, plain).await?);
+        session.commit().await?;
+        Ok(enqueued)
+    }
+
+    /// Where a job is now.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn state(&self, job: WorkId) -> Result<Option<JobState>, Error> {
+        let text = self.names.fill("SELECT status, resolved_at FROM {table} WHERE job_id = $1");
+        let statement = Statement::new(self.database.dialect(), &text);
+        let rows = self.database.rows(&statement, vec![Value::Int(job.0)]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(Some(match row.text(0)?.as_str() {
+            "pending" => JobState::Pending,
+            "running" => JobState::Running,
+            "completed" => JobState::Completed,
+            "failed" => JobState::Failed,
+            _ if row.is_null(1)? => JobState::DeadLetter,
+            _ => JobState::Resolved,
+        }))
+    }
+
+    /// Sets the status of a job with plain SQL, as another program would; for the conformance suite.
+    pub(crate) async fn place(&self, job: WorkId, state: JobState) -> Result<(), Error> {
+        let text = self.names.fill("UPDATE {table} SET status = $1 WHERE job_id = $2");
+        let values = vec![Value::Text(state.column().to_owned()), Value::Int(job.0)];
+        self.database.change(&Statement::new(self.database.dialect(), &text), values).await.map(drop)
+    }
+
+    async fn insert_plain(&self, session: &mut Session, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, Error> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = self.insert.run(session, self.columns(jobs)).await?;
+        Ok(ids.into_iter().map(Enqueued::Added).collect())
+    }
+
+    async fn insert_one(&self, session: &mut Session, job: NewJob) -> Result<Enqueued, Error> {
+        let ids = self.insert_unique.run(session, self.columns(vec![job])).await?;
+        Ok(ids.first().map_or(Enqueued::Duplicate, |id| Enqueued::Added(*id)))
+    }
+
+    fn columns(&self, jobs: Vec<NewJob>) -> Vec<Column> {
+        let limit = |job: &NewJob| i64::from(job.max_retries.unwrap_or(self.max_retries).min(i32::MAX as u32));
+        let delay = |job: &NewJob| i64::try_from(job.delay.as_micros()).unwrap_or(i64::MAX);
+        let priority = jobs.iter().map(|job| i64::from(job.priority)).collect();
+        let delay = jobs.iter().map(delay).collect();
+        let limit = jobs.iter().map(limit).collect();
+        let (mut subject, mut payload, mut unique_key) = (Vec::new(), Vec::new(), Vec::new());
+        for job in jobs {
+            subject.push(job.subject);
+            payload.push(job.payload);
+            unique_key.push(job.unique_key);
+        }
+        vec![
+            Column::Texts(subject),
+            Column::Texts(payload),
+            Column::Ints(priority),
+            Column::Ints(delay),
+            Column::Ints(limit),
+            Column::OptTexts(unique_key),
+        ]
+    }
+}
+
+#[async_trait]
+impl WorkStore for Jobs {
+    async fn turn(&self, settled: &mut Vec<(Lease, Settlement)>, claim: Option<&Claim>) -> Result<Turn, Error> {
+        self.queue.turn(settled, claim).await
+    }
+
+    async fn extend(&self, leases: &mut [&mut Lease], lease: Duration) -> Result<Vec<WorkId>, Error> {
+        self.queue.extend(leases, lease).await
+    }
+
+    async fn backlog(&self) -> Result<u64, Error> {
+        count(&self.database, &self.names, "SELECT count(*) FROM {table} WHERE status IN ('pending', 'running')").await
+    }
+}
+
+dead_letter_queue!(Jobs);
+
+/// The single number that a statement returns.
+pub(crate) async fn count(database: &Database, names: &Names, text: &str) -> Result<u64, Error> {
+    let statement = Statement::new(database.dialect(), &names.fill(text));
+    let rows = database.rows(&statement, Vec::new()).await?;
+    Ok(rows.first().map(|row| row.int(0)).transpose()?.and_then(|count| u64::try_from(count).ok()).unwrap_or(0))
+}
+
+const SCOPE: &str = "t.status IN ('failed', 'dead_letter')";
+const WAITING: &str = "t.status IN ('failed', 'dead_letter') AND t.resolved_at IS NULL";
+
+fn shape(dialect: Dialect) -> Shape {
+    Shape {
+        id: "job_id",
+        live: match dialect {
+            Dialect::MySql => "e.live = 1",
+            Dialect::Postgres | Dialect::Sqlite => "e.status IN ('pending', 'running')",
+        },
+        leased: "e.status = 'running'",
+        held: "t.status = 'running'",
+        take: "interrupted = (t.status = 'running'), status = 'running', started_at = {now}",
+        order: "e.priority, e.due_at, e.job_id",
+        in_order: String::new(),
+        work: "job_id, lease, due_at, job_id, {pipeline}, NULL, {key}, payload, created_at, retry_count, max_retries, \
+               {interrupted}, history",
+        done: Done::Set(include_str!("../sql/jobs/done.sql")),
+        retry: include_str!("../sql/jobs/retry.sql"),
+        release: include_str!("../sql/jobs/release.sql"),
+        dead: Dead::Set(include_str!("../sql/jobs/dead.sql")),
+    }
+}
+
+fn dead_letters(database: &Database, names: &Names, options: &JobsOptions) -> DeadLetters {
+    let dialect = database.dialect();
+    let columns = Columns {
+        id: "t.job_id",
+        scope: SCOPE.to_owned(),
+        event_type: "{pipeline}",
+        key: "t.{key}".to_owned(),
+        payload: "t.payload".to_owned(),
+        message: "t.error_message",
+        class: "t.error_class",
+        code: "t.error_code",
+        kind: "t.error_kind",
+        attempts: "t.retry_count",
+        failed_at: match dialect {
+            Dialect::MySql => "t.dead_at",
+            Dialect::Postgres | Dialect::Sqlite => "COALESCE(t.completed_at, t.created_at)",
+        },
+        first_failed_at: "t.completed_at",
+        times: Times::Native,
+        redrive_count: "t.redrive_count",
+        fingerprint: "t.fingerprint",
+        resolved_at: "t.resolved_at",
+        headers: "NULL",
+        origin: "NULL",
+        origin_id: "t.job_id",
+        origin_table: options.table.clone(),
+        statuses: [
+            (Status::Open, "t.status = 'dead_letter' AND t.resolved_at IS NULL"),
+            (Status::Failed, "t.status = 'failed'"),
+            (Status::Resolved, "t.status = 'dead_letter' AND t.resolved_at IS NOT NULL"),
+            (Status::Retrying, "1 = 0"),
+            (Status::Redriven, "1 = 0"),
+        ],
+    };
+    let redrive = Act::update(names, dialect, WAITING, include_str!("../sql/jobs/redrive.sql"));
+    let resolve = Act::update(names, dialect, WAITING, include_str!("../sql/jobs/resolve.sql"));
+    let kind = PipelineKind::Jobs;
+    DeadLetters::new(database.clone(), names.clone(), options.pipeline.clone(), kind, columns, redrive, resolve)
+}

@@ -1,0 +1,273 @@
+//! Letters that redrive keeps itself: handed in by a service, or indexed from a topic.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use redrive_core::dead_letter::{
+    Acted, DeadLetterQueue, Filter, Group, Letter, Listing, Operator, Origin, Page, PipelineKind, Stats, Status,
+    Unavailable,
+};
+use redrive_core::event::{MAX_KEY, MAX_TYPE, Refused, WorkId, required, storable};
+use redrive_core::failure::Failure;
+use redrive_core::fingerprint::Fingerprint;
+use redrive_core::history::History;
+use redrive_core::lease::{Lease, Settlement};
+use redrive_core::state::LetterState;
+
+use crate::act::Act;
+use crate::database::Database;
+use crate::dead_letters::{Columns, DeadLetters, Times, dead_letter_queue};
+use crate::dialect::Dialect;
+use crate::error::Error;
+use crate::insert::{Insert, Kind, OnConflict};
+use crate::jobs::count;
+use crate::queue::{Dead, Done, Queue, Shape, cut};
+use crate::schema;
+use crate::statement::{Names, Sql, Statement, sql};
+use crate::value::{Column, Value};
+use crate::work::{Claim, Turn, WorkStore};
+
+/// A letter on its way in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewLetter {
+    /// What makes it one and the same letter, such as `topic/3/42`: it comes in once.
+    pub source: String,
+    /// The type of the event.
+    pub event_type: String,
+    /// The key of the event.
+    pub key: String,
+    /// The body, byte for byte.
+    pub payload: Vec<u8>,
+    /// The headers, in order, byte for byte.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// Where it was.
+    pub origin: Origin,
+    /// Where to redrive it to: a target from the configuration, by name.
+    pub target: Option<String>,
+    /// What went wrong.
+    pub failure: Failure,
+    /// How many attempts failed.
+    pub attempts: u32,
+    /// When the first of them failed.
+    pub first_failed_at: Timestamp,
+    /// When the latest of them failed.
+    pub failed_at: Timestamp,
+}
+
+impl NewLetter {
+    fn check(&self) -> Result<(), Refused> {
+        required("source", &self.source, MAX_KEY)?;
+        storable("event_type", &self.event_type, MAX_TYPE)?;
+        storable("key", &self.key, MAX_KEY)?;
+        storable("target", self.target.as_deref().unwrap_or_default(), MAX_KEY)
+    }
+}
+
+/// The letters of one pipeline in redrive's own table, `redrive_letter`.
+#[derive(Debug)]
+pub struct Letters {
+    database: Database,
+    names: Names,
+    insert: Insert,
+    queue: Queue,
+    dead_letters: DeadLetters,
+}
+
+const SCHEMA: Sql = sql!(each "letters/schema.sql");
+const CHUNK: usize = 500;
+const COLUMNS: [(&str, Kind); 18] = [
+    ("pipeline", Kind::Text),
+    ("kind", Kind::Text),
+    ("source", Kind::Text),
+    ("event_type", Kind::Text),
+    ("event_key", Kind::Text),
+    ("payload", Kind::Bytes),
+    ("headers", Kind::Text),
+    ("origin", Kind::Text),
+    ("target", Kind::Text),
+    ("error_message", Kind::Text),
+    ("error_class", Kind::Text),
+    ("error_code", Kind::Text),
+    ("error_kind", Kind::Text),
+    ("fingerprint", Kind::Text),
+    ("attempts", Kind::Int),
+    ("history", Kind::Text),
+    ("first_failed_at", Kind::Time),
+    ("failed_at", Kind::Time),
+];
+
+impl Letters {
+    /// The letters of this pipeline. Nothing is asked of the database yet.
+    #[must_use]
+    pub fn new(database: Database, pipeline: &str, kind: PipelineKind) -> Self {
+        let dialect = database.dialect();
+        let quoted = format!("'{}'", pipeline.replace('\'', "''"));
+        let names = Names::new(dialect)
+            .with("table", "redrive_letter")
+            .with("letters", "redrive_letter")
+            .with("letter_id", "id")
+            .with_sql("pipeline", &quoted)
+            .with_sql("scope", SCOPE)
+            .with_sql("table_name", "redrive_letter");
+        Self {
+            insert: Insert::new(&names, dialect, "id", &COLUMNS, OnConflict::Skip),
+            queue: Queue::new(database.clone(), &names, &shape(dialect)),
+            dead_letters: dead_letters(&database, &names, pipeline, kind),
+            names,
+            database,
+        }
+    }
+
+    /// Makes the table if it is missing.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached or refuses.
+    pub async fn migrate(&self) -> Result<(), Error> {
+        schema::migrate(&self.database, &self.names, &[self.names.text(SCHEMA)]).await
+    }
+
+    /// Takes letters in, all or none; one that is here already is left as it is. Returns how many
+    /// were new.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] names the first letter that cannot be kept; none is stored then.
+    pub async fn add(&self, letters: &[NewLetter]) -> Result<usize, Error> {
+        for (item, letter) in letters.iter().enumerate() {
+            letter.check().map_err(|source| Error::Refused { item, source })?;
+        }
+        let mut added = 0;
+        let mut session = self.database.begin().await?;
+        for chunk in letters.chunks(CHUNK) {
+            added += self.insert.run(&mut session, self.columns(chunk)).await?.len();
+        }
+        session.commit().await?;
+        Ok(added)
+    }
+
+    /// Where a letter is now.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn state(&self, letter: WorkId) -> Result<Option<LetterState>, Error> {
+        let text = self.names.fill("SELECT t.state FROM {table} AS t WHERE {scope} AND t.id = $1");
+        let statement = Statement::new(self.database.dialect(), &text);
+        let rows = self.database.rows(&statement, vec![Value::Int(letter.0)]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let state = row.text(0)?;
+        let states = [
+            LetterState::Open,
+            LetterState::Queued,
+            LetterState::Sending,
+            LetterState::Redriven,
+            LetterState::Resolved,
+            LetterState::Failed,
+        ];
+        Ok(states.into_iter().find(|known| known.column() == state))
+    }
+
+    fn columns(&self, letters: &[NewLetter]) -> Vec<Column> {
+        let texts = |of: &dyn Fn(&NewLetter) -> String| Column::Texts(letters.iter().map(of).collect());
+        let opt = |of: &dyn Fn(&NewLetter) -> Option<String>| Column::OptTexts(letters.iter().map(of).collect());
+        let pipeline = self.pipeline();
+        let history = |letter: &NewLetter| History::default().with(&letter.failure, letter.failed_at);
+        vec![
+            texts(&|_| pipeline.to_owned()),
+            texts(&|_| self.kind().name().to_owned()),
+            texts(&|letter| letter.source.clone()),
+            texts(&|letter| letter.event_type.clone()),
+            texts(&|letter| letter.key.clone()),
+            Column::Bytes(letters.iter().map(|letter| letter.payload.clone()).collect()),
+            texts(&|letter| serde_json::to_string(&letter.headers).unwrap_or_default()),
+            texts(&|letter| serde_json::to_string(&letter.origin).unwrap_or_default()),
+            opt(&|letter| letter.target.clone()),
+            texts(&|letter| letter.failure.message.clone()),
+            texts(&|letter| letter.failure.class.name().to_owned()),
+            opt(&|letter| letter.failure.code.as_ref().map(|code| cut(&code.to_string(), 100))),
+            texts(&|letter| cut(&letter.failure.kind, 255)),
+            texts(&|letter| Fingerprint::of(pipeline, &letter.event_type, &letter.failure).to_string()),
+            Column::Ints(letters.iter().map(|letter| i64::from(letter.attempts)).collect()),
+            texts(&|letter| serde_json::to_string(&history(letter)).unwrap_or_default()),
+            Column::Times(letters.iter().map(|letter| letter.first_failed_at).collect()),
+            Column::Times(letters.iter().map(|letter| letter.failed_at).collect()),
+        ]
+    }
+}
+
+#[async_trait]
+impl WorkStore for Letters {
+    async fn turn(&self, settled: &mut Vec<(Lease, Settlement)>, claim: Option<&Claim>) -> Result<Turn, Error> {
+        self.queue.turn(settled, claim).await
+    }
+
+    async fn extend(&self, leases: &mut [&mut Lease], lease: Duration) -> Result<Vec<WorkId>, Error> {
+        self.queue.extend(leases, lease).await
+    }
+
+    async fn backlog(&self) -> Result<u64, Error> {
+        let text = "SELECT count(*) FROM {table} AS t WHERE {scope} AND t.state IN ('queued', 'sending')";
+        count(&self.database, &self.names, text).await
+    }
+}
+
+dead_letter_queue!(Letters);
+
+const SCOPE: &str = "t.pipeline = {pipeline}";
+const WAITING: &str = "t.pipeline = {pipeline} AND t.state IN ('open', 'failed')";
+
+fn shape(dialect: Dialect) -> Shape {
+    Shape {
+        id: "id",
+        live: match dialect {
+            Dialect::MySql => "e.pipeline = {pipeline} AND e.live = 1",
+            Dialect::Postgres | Dialect::Sqlite => "e.pipeline = {pipeline} AND e.state IN ('queued', 'sending')",
+        },
+        leased: "e.state = 'sending'",
+        held: "t.state = 'sending'",
+        take: "interrupted = (t.state = 'sending'), state = 'sending'",
+        order: "e.due_at, e.id",
+        in_order: String::new(),
+        work: "id, lease, due_at, id, event_type, target, event_key, payload, created_at, retry_count, NULL, \
+               {interrupted}, history",
+        done: Done::Set(include_str!("../sql/letters/done.sql")),
+        retry: include_str!("../sql/letters/retry.sql"),
+        release: include_str!("../sql/letters/release.sql"),
+        dead: Dead::Set(include_str!("../sql/letters/dead.sql")),
+    }
+}
+
+fn dead_letters(database: &Database, names: &Names, pipeline: &str, kind: PipelineKind) -> DeadLetters {
+    let dialect = database.dialect();
+    let columns = Columns {
+        id: "t.id",
+        scope: SCOPE.to_owned(),
+        event_type: "t.event_type",
+        key: "t.event_key".to_owned(),
+        payload: "t.payload".to_owned(),
+        message: "t.error_message",
+        class: "t.error_class",
+        code: "t.error_code",
+        kind: "t.error_kind",
+        attempts: "t.attempts",
+        failed_at: "t.failed_at",
+        first_failed_at: "t.first_failed_at",
+        times: Times::Native,
+        redrive_count: "t.redrive_count",
+        fingerprint: "t.fingerprint",
+        resolved_at: "t.resolved_at",
+        headers: "t.headers",
+        origin: "t.origin",
+        origin_id: "t.id",
+        origin_table: "redrive_letter".to_owned(),
+        statuses: [
+            (Status::Open, "t.state = 'open'"),
+            (Status::Retrying, "t.state IN ('queued', 'sending')"),
+            (Status::Redriven, "t.state = 'redriven'"),
+            (Status::Resolved, "t.state = 'resolved'"),
+            (Status::Failed, "t.state = 'failed'"),
+        ],
+    };
+    let redrive = Act::update(names, dialect, WAITING, include_str!("../sql/letters/redrive.sql"));
+    let resolve = Act::update(names, dialect, WAITING, include_str!("../sql/letters/resolve.sql"));
+    DeadLetters::new(database.clone(), names.clone(), pipeline.to_owned(), kind, columns, redrive, resolve)
+}

@@ -1,0 +1,49 @@
+//! The SQL stores of redrive, on SQLite, Postgres and MySQL/MariaDB.
+//!
+//! | module | is |
+//! |---|---|
+//! | [`Database`] | an address and its connections |
+//! | [`Outbox`], [`Jobs`], [`FailedEvents`], [`Letters`] | tables that hold work and dead letters |
+//! | [`Operations`], [`Audit`] | what operators do, while they do it and afterwards |
+//! | [`WorkStore`] | the contract with the worker loop |
+//! | [`Memory`] | the same contract without a database |
+//! | [`conformance`] | the tests that every store passes |
+//!
+//! The SQL is in `sql/`: what is there for all is portable, `sql/{postgres,mysql,sqlite}/` is the
+//! whole difference between them. One Rust implementation serves the three.
+
+mod act;
+mod audit;
+mod database;
+mod dead_letters;
+mod dialect;
+mod error;
+mod failed_events;
+mod filter;
+mod insert;
+mod jobs;
+mod letters;
+mod memory;
+mod operations;
+mod outbox;
+mod queue;
+mod row;
+mod schema;
+mod session;
+mod statement;
+mod value;
+mod work;
+
+pub mod conformance;
+
+pub use audit::{Audit, Entry};
+pub use database::Database;
+pub use dialect::{Dialect, check_name};
+pub use error::{Error, failure};
+pub use failed_events::{FailedEvent, FailedEvents, FailedEventsOptions, MAX_RETRY_COUNT};
+pub use jobs::{Enqueued, Jobs, JobsOptions, NewJob};
+pub use letters::{Letters, NewLetter};
+pub use memory::Memory;
+pub use operations::{Operation, OperationState, Operations};
+pub use outbox::{Ordering, Outbox, OutboxOptions, Processed};
+pub use work::{Claim, TakeOver, Turn, WorkStore};

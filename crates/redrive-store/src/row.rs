@@ -1,0 +1,104 @@
+//! A row that came back, whichever driver it came from.
+
+use jiff::Timestamp;
+use sqlx::mysql::MySqlRow;
+use sqlx::postgres::PgRow;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row as _, ValueRef as _};
+use time::{OffsetDateTime, PrimitiveDateTime};
+
+use crate::dialect::Dialect;
+use crate::error::Error;
+use crate::value::{parse_sqlite_time, timestamp};
+
+/// A row that came back. Columns are read by position, as the statement lists them.
+pub(crate) enum Row {
+    Sqlite(SqliteRow),
+    Postgres(PgRow),
+    MySql(MySqlRow),
+}
+
+/// Reads a column with the driver at hand. Unchecked: the drivers' integer and text decoders take
+/// every width, and the statement decides what a column is.
+macro_rules! get {
+    ($row:expr, $at:expr, $type:ty) => {
+        match $row {
+            Row::Sqlite(row) => row.try_get_unchecked::<$type, _>($at).map_err(rejected(Dialect::Sqlite)),
+            Row::Postgres(row) => row.try_get_unchecked::<$type, _>($at).map_err(rejected(Dialect::Postgres)),
+            Row::MySql(row) => row.try_get_unchecked::<$type, _>($at).map_err(rejected(Dialect::MySql)),
+        }
+    };
+}
+
+fn rejected(dialect: Dialect) -> impl Fn(sqlx::Error) -> Error {
+    move |source| Error::Rejected { dialect, source }
+}
+
+impl Row {
+    pub(crate) fn int(&self, at: usize) -> Result<i64, Error> {
+        get!(self, at, i64)
+    }
+
+    pub(crate) fn opt_int(&self, at: usize) -> Result<Option<i64>, Error> {
+        get!(self, at, Option<i64>)
+    }
+
+    /// A number that cannot be negative; one that a person made negative counts as zero.
+    pub(crate) fn count(&self, at: usize) -> Result<u32, Error> {
+        Ok(u32::try_from(self.int(at)?.max(0)).unwrap_or(u32::MAX))
+    }
+
+    pub(crate) fn text(&self, at: usize) -> Result<String, Error> {
+        get!(self, at, String)
+    }
+
+    pub(crate) fn opt_text(&self, at: usize) -> Result<Option<String>, Error> {
+        get!(self, at, Option<String>)
+    }
+
+    pub(crate) fn opt_bytes(&self, at: usize) -> Result<Option<Vec<u8>>, Error> {
+        get!(self, at, Option<Vec<u8>>)
+    }
+
+    pub(crate) fn flag(&self, at: usize) -> Result<bool, Error> {
+        get!(self, at, bool)
+    }
+
+    pub(crate) fn time(&self, at: usize) -> Result<Timestamp, Error> {
+        Ok(self.opt_time(at)?.unwrap_or(Timestamp::UNIX_EPOCH))
+    }
+
+    pub(crate) fn opt_time(&self, at: usize) -> Result<Option<Timestamp>, Error> {
+        match self {
+            Self::Sqlite(row) => {
+                let text = row.try_get_unchecked::<Option<String>, _>(at).map_err(rejected(Dialect::Sqlite))?;
+                Ok(text.as_deref().and_then(parse_sqlite_time))
+            }
+            Self::Postgres(row) => {
+                let at = row.try_get_unchecked::<Option<OffsetDateTime>, _>(at);
+                Ok(at.map_err(rejected(Dialect::Postgres))?.map(timestamp))
+            }
+            Self::MySql(row) => {
+                let at = row.try_get_unchecked::<Option<PrimitiveDateTime>, _>(at);
+                Ok(at.map_err(rejected(Dialect::MySql))?.map(|at| timestamp(at.assume_utc())))
+            }
+        }
+    }
+
+    /// Whether the column holds nothing at all.
+    pub(crate) fn is_null(&self, at: usize) -> Result<bool, Error> {
+        match self {
+            Self::Sqlite(row) => row.try_get_raw(at).map(|v| v.is_null()).map_err(rejected(Dialect::Sqlite)),
+            Self::Postgres(row) => row.try_get_raw(at).map(|v| v.is_null()).map_err(rejected(Dialect::Postgres)),
+            Self::MySql(row) => row.try_get_raw(at).map(|v| v.is_null()).map_err(rejected(Dialect::MySql)),
+        }
+    }
+
+    /// A list of numbers; only Postgres returns those.
+    pub(crate) fn ints(&self, at: usize) -> Result<Vec<i64>, Error> {
+        match self {
+            Self::Postgres(row) => row.try_get_unchecked(at).map_err(rejected(Dialect::Postgres)),
+            Self::Sqlite(_) | Self::MySql(_) => Ok(Vec::new()),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! One connection in use, with or without a transaction.
+//!
+//! A session that ends in the middle of something (an error, a cancelled task) throws its connection
+//! away: the server then rolls back. Only a connection with nothing under way is kept.
+
+use sqlx::pool::PoolConnection;
+use sqlx::{Executor as _, MySql, Postgres, Sqlite};
+use tokio::sync::OwnedMutexGuard;
+
+use crate::database::Database;
+use crate::dialect::Dialect;
+use crate::error::Error;
+use crate::row::Row;
+use crate::statement::Statement;
+use crate::value::Value;
+
+/// A connection of one of the drivers.
+#[derive(Debug)]
+pub(crate) enum Connection {
+    Sqlite(PoolConnection<Sqlite>),
+    Postgres(PoolConnection<Postgres>),
+    MySql(PoolConnection<MySql>),
+}
+
+impl Connection {
+    /// Closes it for good instead of giving it back.
+    pub(crate) fn discard(self) {
+        match self {
+            Self::Sqlite(connection) => drop(connection.detach()),
+            Self::Postgres(connection) => drop(connection.detach()),
+            Self::MySql(connection) => drop(connection.detach()),
+        }
+    }
+}
+
+/// A connection in use.
+pub(crate) struct Session {
+    database: Database,
+    connection: Option<Connection>,
+    /// Something was begun and has not ended well.
+    under_way: bool,
+    in_transaction: bool,
+    writer: Option<OwnedMutexGuard<()>>,
+}
+
+/// Binds the values and runs the query with the driver of the connection at hand; `wrap` is the
+/// driver's variant of [`Row`].
+macro_rules! query {
+    ($session:expr, $statement:expr, $values:expr, $method:ident => |$done:ident, $wrap:ident| $result:expr) => {
+        query!(@ $session, $statement, $values, $method, $done, $wrap, $result,
+            Sqlite bind_sqlite, Postgres bind_postgres, MySql bind_mysql)
+    };
+    (@ $session:expr, $statement:expr, $values:expr, $method:ident, $done:ident, $wrap:ident, $result:expr,
+        $($driver:ident $bind:ident),+) => {
+        match $session.live() {
+            $(Connection::$driver(connection) => {
+                let query = sqlx::query($statement.text());
+                let query = $values.into_iter().fold(query, |query, value| value.$bind(query));
+                let $wrap = Row::$driver;
+                query.$method(&mut **connection).await.map(|$done| $result)
+            })+
+        }
+    };
+}
+
+impl Session {
+    pub(crate) const fn new(database: Database, connection: Connection) -> Self {
+        Self { database, connection: Some(connection), under_way: false, in_transaction: false, writer: None }
+    }
+
+    /// Runs a statement and returns its rows.
+    pub(crate) async fn rows(&mut self, statement: &Statement, values: Vec<Value>) -> Result<Vec<Row>, Error> {
+        self.under_way = true;
+        let rows = query!(self, statement, values, fetch_all => |rows, wrap| rows.into_iter().map(wrap).collect());
+        self.finished(rows)
+    }
+
+    /// Runs a statement that changes rows, and returns how many.
+    pub(crate) async fn run(&mut self, statement: &Statement, values: Vec<Value>) -> Result<u64, Error> {
+        self.under_way = true;
+        let changed = query!(self, statement, values, execute => |done, _wrap| done.rows_affected());
+        self.finished(changed)
+    }
+
+    /// Runs a statement without parameters as plain text: what the drivers will not prepare (BEGIN,
+    /// DDL).
+    pub(crate) async fn plain(&mut self, statement: &Statement) -> Result<(), Error> {
+        self.under_way = true;
+        let text = sqlx::raw_sql(statement.text());
+        let done = match self.live() {
+            Connection::Sqlite(connection) => connection.execute(text).await.map(drop),
+            Connection::Postgres(connection) => connection.execute(text).await.map(drop),
+            Connection::MySql(connection) => connection.execute(text).await.map(drop),
+        };
+        self.finished(done)
+    }
+
+    /// Begins a transaction that will write.
+    pub(crate) async fn begin(&mut self, writer: Option<OwnedMutexGuard<()>>) -> Result<(), Error> {
+        // IMMEDIATE takes SQLite's lock now, where the busy time-out applies; taken later, in the
+        // middle of the transaction, it fails at once with BUSY_SNAPSHOT.
+        let text = match self.database.dialect() {
+            Dialect::Sqlite => "BEGIN IMMEDIATE",
+            Dialect::Postgres => "BEGIN",
+            Dialect::MySql => "START TRANSACTION",
+        };
+        self.plain(&Statement::new(self.database.dialect(), text)).await?;
+        self.in_transaction = true;
+        self.writer = writer;
+        Ok(())
+    }
+
+    /// Makes everything since [`Session::begin`] happen.
+    pub(crate) async fn commit(mut self) -> Result<(), Error> {
+        self.plain(&Statement::new(self.database.dialect(), "COMMIT")).await?;
+        self.in_transaction = false;
+        Ok(())
+    }
+
+    fn live(&mut self) -> &mut Connection {
+        self.connection.as_mut().expect("invariant: a session has its connection until it ends")
+    }
+
+    fn finished<T>(&mut self, result: Result<T, sqlx::Error>) -> Result<T, Error> {
+        let result = result.map_err(|source| Error::from_driver(self.database.dialect(), source));
+        self.under_way = result.is_err();
+        if matches!(&result, Err(error) if error.is_unavailable()) {
+            self.database.forget_kept();
+        }
+        result
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let Some(connection) = self.connection.take() else { return };
+        if self.under_way || self.in_transaction {
+            connection.discard();
+        } else {
+            self.database.keep(connection);
+        }
+    }
+}

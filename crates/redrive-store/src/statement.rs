@@ -1,0 +1,152 @@
+//! SQL text from `sql/`, made ready once for a dialect and its table names.
+//!
+//! A file may use `$1 $2 …` for parameters (each once, in order, so that MySQL's `?` can say the
+//! same), `{name}` for a table or column from the configuration, and `{now}` for the store's clock.
+//! Values never become text.
+
+use std::sync::Arc;
+
+use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
+
+use crate::dialect::Dialect;
+
+/// The text of one statement for each dialect.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sql {
+    pub(crate) sqlite: &'static str,
+    pub(crate) postgres: &'static str,
+    pub(crate) mysql: &'static str,
+}
+
+/// `sql!("outbox/extend.sql")`: one portable file, or
+/// `sql!(sqlite: "…", postgres: "…", mysql: "…")`: one for each, from the folder of its name.
+macro_rules! sql {
+    ($file:literal) => {
+        $crate::statement::Sql {
+            sqlite: include_str!(concat!("../sql/", $file)),
+            postgres: include_str!(concat!("../sql/", $file)),
+            mysql: include_str!(concat!("../sql/", $file)),
+        }
+    };
+    (each $file:literal) => {
+        $crate::statement::Sql {
+            sqlite: include_str!(concat!("../sql/sqlite/", $file)),
+            postgres: include_str!(concat!("../sql/postgres/", $file)),
+            mysql: include_str!(concat!("../sql/mysql/", $file)),
+        }
+    };
+}
+pub(crate) use sql;
+
+/// What `{name}` stands for in the files of one store.
+#[derive(Debug, Clone)]
+pub(crate) struct Names {
+    dialect: Dialect,
+    names: Vec<(&'static str, String)>,
+}
+
+impl Names {
+    pub(crate) fn new(dialect: Dialect) -> Self {
+        Self { dialect, names: vec![("now", dialect.now().to_owned())] }
+    }
+
+    /// `{name}` is this table or column, in quotes.
+    #[must_use]
+    pub(crate) fn with(mut self, name: &'static str, identifier: &str) -> Self {
+        self.names.push((name, self.dialect.quote(identifier)));
+        self
+    }
+
+    /// `{name}` is this piece of SQL, as it stands.
+    #[must_use]
+    pub(crate) fn with_sql(mut self, name: &'static str, text: &str) -> Self {
+        let text = self.fill(text);
+        self.names.push((name, text));
+        self
+    }
+
+    /// The statement for this dialect and these names.
+    pub(crate) fn statement(&self, sql: Sql) -> Statement {
+        Statement::new(self.dialect, &self.fill(self.text(sql)))
+    }
+
+    /// The text of the dialect, before its names are filled in.
+    pub(crate) const fn text(&self, sql: Sql) -> &'static str {
+        match self.dialect {
+            Dialect::Sqlite => sql.sqlite,
+            Dialect::Postgres => sql.postgres,
+            Dialect::MySql => sql.mysql,
+        }
+    }
+
+    /// The text with every `{name}` filled in, and without its comments: they may name names, too.
+    pub(crate) fn fill(&self, text: &str) -> String {
+        let text = without_comments(text);
+        self.names.iter().fold(text, |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
+    }
+}
+
+/// A statement that is ready to run.
+#[derive(Debug, Clone)]
+pub(crate) struct Statement(Arc<str>);
+
+impl Statement {
+    pub(crate) fn new(dialect: Dialect, text: &str) -> Self {
+        let text = without_comments(text);
+        debug_assert!(!text.contains('{'), "invariant: every name is filled in: {text}");
+        Self(if dialect == Dialect::MySql { question_marks(&text).into() } else { text.into() })
+    }
+
+    /// For the driver. Safe: the text comes from our files, with names that were checked.
+    pub(crate) fn text(&self) -> SqlStr {
+        AssertSqlSafe(Arc::clone(&self.0)).into_sql_str()
+    }
+
+    /// For tests and logs.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Comments are for readers of the files; servers need not parse them each time.
+fn without_comments(text: &str) -> String {
+    let lines = text.lines().map(|line| line.split_once("--").map_or(line, |(code, _)| code).trim_end());
+    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// `$1`, `$2` … become `?`; a `$` that starts a JSON path stays.
+fn question_marks(text: &str) -> String {
+    let mut parts = text.split('$');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    let mut expected = 1;
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        let number = &part[..part.len() - rest.len()];
+        if number.is_empty() {
+            out.push('$');
+        } else {
+            debug_assert_eq!(number, expected.to_string(), "invariant: parameters are in order: {text}");
+            expected += 1;
+            out.push('?');
+        }
+        out.push_str(rest);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_quoted_and_parameters_are_the_dialects_own() {
+        let sql = Sql {
+            sqlite: "UPDATE {t} SET a = $1 WHERE b = $2 -- why",
+            postgres: "UPDATE {t} SET a = $1 WHERE b = $2 -- why",
+            mysql: "UPDATE {t} SET a = $1 WHERE b = $2 -- why",
+        };
+        let text = |dialect| Names::new(dialect).with("t", "shop.x").statement(sql).as_str().to_owned();
+        assert_eq!(text(Dialect::MySql), "UPDATE `shop`.`x` SET a = ? WHERE b = ?");
+        assert_eq!(text(Dialect::Postgres), "UPDATE \"shop\".\"x\" SET a = $1 WHERE b = $2");
+    }
+}

@@ -1,0 +1,65 @@
+//! The contract between a store of work and the worker loop.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redrive_core::event::WorkId;
+use redrive_core::lease::{Lease, Settlement, Work};
+
+use crate::error::Error;
+
+/// Whether work whose lease ran out may be taken from its holder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TakeOver {
+    /// Yes: the holder is dead, or as good as.
+    Expired,
+    /// Not now: the store was away, and the holders could not have settled in time.
+    Never,
+}
+
+/// A worker's request for work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// Who asks; shown to operators.
+    pub worker: String,
+    /// How much at most.
+    pub limit: u32,
+    /// For how long.
+    pub lease: Duration,
+    /// Whether expired leases are up for grabs.
+    pub take_over: TakeOver,
+}
+
+/// What came of one [`WorkStore::turn`].
+#[derive(Debug, Default)]
+pub struct Turn {
+    /// What was claimed, in the order of its numbers.
+    pub claimed: Vec<(Lease, Work)>,
+    /// Settlements that changed nothing, because somebody else had taken the work over.
+    pub lost: Vec<WorkId>,
+}
+
+/// A store of work: claims with a lease, settles with a fence, both in batches.
+#[async_trait]
+pub trait WorkStore: Send + Sync {
+    /// Settles what is finished and claims new work, in one transaction.
+    ///
+    /// The settlements are taken out of the vector when they are durable; on an error they stay in
+    /// it, and the caller tries again: the fence makes a repetition harmless.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the store cannot be reached. Nobody's attempts are burnt.
+    async fn turn(&self, settled: &mut Vec<(Lease, Settlement)>, claim: Option<&Claim>) -> Result<Turn, Error>;
+
+    /// Extends leases to `lease` from now, and returns the work that somebody else has taken over.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the store cannot be reached.
+    async fn extend(&self, leases: &mut [&mut Lease], lease: Duration) -> Result<Vec<WorkId>, Error>;
+
+    /// How much work waits or is being done.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the store cannot be reached.
+    async fn backlog(&self) -> Result<u64, Error>;
+}

@@ -1,0 +1,76 @@
+//! What the tests of several crates share.
+//!
+//! `./test` starts real servers and exports their addresses. A test that needs one asks here for a
+//! fresh database on it, and gets nothing where there is no such server: the skip is then written to
+//! the file that `./test` shows at the end, so that none is silent.
+
+use std::io::Write as _;
+
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
+
+/// A database that nobody else uses. Keep it as long as the test runs.
+#[derive(Debug)]
+pub struct TestDatabase {
+    /// Its address.
+    pub url: String,
+    _folder: Option<tempfile::TempDir>,
+}
+
+/// A fresh SQLite file.
+#[must_use]
+pub fn sqlite() -> TestDatabase {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let url = format!("sqlite:{}", folder.path().join("test.db").display());
+    TestDatabase { url, _folder: Some(folder) }
+}
+
+/// A fresh database on the Postgres that `./test` started.
+///
+/// `test` is `file!()`, to name the suite where it has to be skipped.
+pub async fn postgres(test: &str) -> Option<TestDatabase> {
+    let server = server("REDRIVE_TEST_POSTGRES", test)?;
+    let name = fresh_name();
+    let mut connection = sqlx::PgConnection::connect(&server).await.expect("the test Postgres answers");
+    let create = format!("CREATE DATABASE {name}");
+    connection.execute(AssertSqlSafe(create)).await.expect("CREATE DATABASE");
+    Some(TestDatabase { url: with_database(&server, &name), _folder: None })
+}
+
+/// A fresh database on the MariaDB that `./test` started.
+///
+/// `test` is `file!()`, to name the suite where it has to be skipped.
+pub async fn mysql(test: &str) -> Option<TestDatabase> {
+    let server = server("REDRIVE_TEST_MYSQL", test)?;
+    let name = fresh_name();
+    let mut connection = sqlx::MySqlConnection::connect(&server).await.expect("the test MariaDB answers");
+    let create = format!("CREATE DATABASE {name}");
+    connection.execute(AssertSqlSafe(create)).await.expect("CREATE DATABASE");
+    Some(TestDatabase { url: with_database(&server, &name), _folder: None })
+}
+
+/// The address in this variable; where it is missing, the skip is recorded.
+#[must_use]
+pub fn server(variable: &str, test: &str) -> Option<String> {
+    let address = std::env::var(variable).ok().filter(|address| !address.is_empty());
+    if address.is_none() {
+        skip(test, &format!("{variable} is not set: ./test starts the server"));
+    }
+    address
+}
+
+/// Records that a test was skipped, and why.
+pub fn skip(test: &str, reason: &str) {
+    eprintln!("skipped: {test}: {reason}");
+    let Some(path) = std::env::var_os("REDRIVE_TEST_SKIPS") else { return };
+    let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path).expect("the file of skips");
+    writeln!(file, "{test}\t{reason}").expect("the file of skips");
+}
+
+fn fresh_name() -> String {
+    format!("t_{}", uuid::Uuid::now_v7().simple())
+}
+
+fn with_database(server: &str, name: &str) -> String {
+    let (front, _) = server.rsplit_once('/').expect("a server's address names a database");
+    format!("{front}/{name}")
+}

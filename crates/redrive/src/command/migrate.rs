@@ -1,0 +1,36 @@
+//! `redrive migrate`: tables for every pipeline, now or not at all.
+
+use std::io::Write as _;
+
+use anyhow::bail;
+use redrive::config::Config;
+
+use super::{prepare_data_dir, runtime};
+use crate::wire::wire;
+
+/// Migrates every part, and names each one that failed.
+pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
+    prepare_data_dir(&config.server.data_dir)?;
+    runtime()?.block_on(migrate(config))
+}
+
+async fn migrate(config: &Config) -> anyhow::Result<()> {
+    let parts = wire(config)?;
+    let mut failed = 0;
+    for part in &parts {
+        if let Err(error) = part.prepare().await {
+            failed += 1;
+            let (kind, name, place) = (part.kind(), part.name(), part.place());
+            writeln!(std::io::stderr(), "error: {kind} {name} at {place}: {error}")?;
+        } else {
+            writeln!(std::io::stdout(), "ok: {} {} ({})", part.kind(), part.name(), part.place())?;
+        }
+    }
+    if failed > 0 {
+        bail!(
+            "{failed} of {} could not be migrated; nothing is half-done: mend the above, run it again",
+            parts.len()
+        );
+    }
+    Ok(())
+}

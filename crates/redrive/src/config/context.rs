@@ -1,0 +1,101 @@
+//! What the sections share while they are read: defaults from `[server]` and `[alerts]`, and who
+//! already took which name and which table.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use super::database::DatabaseUrl;
+use super::identifier::TableName;
+use super::section::Section;
+
+/// The surroundings of a pipeline.
+pub(crate) struct Context {
+    pub(crate) database: DatabaseUrl,
+    pub(crate) data_dir: PathBuf,
+    pub(crate) alert_threshold: NonZeroU32,
+    names: HashMap<String, String>,
+    tables: HashMap<(DatabaseUrl, TableName), String>,
+}
+
+/// The pipeline of letters that other services hand in.
+const INTAKE: &str = "intake";
+
+/// What the names of redrive's own tables start with.
+const OWN_TABLES: &str = "redrive_";
+
+/// Names appear in letter ids, file names and metrics.
+const LONGEST_NAME: usize = 63;
+
+impl Context {
+    pub(crate) fn new(database: DatabaseUrl, data_dir: PathBuf, alert_threshold: NonZeroU32) -> Self {
+        Self { database, data_dir, alert_threshold, names: HashMap::new(), tables: HashMap::new() }
+    }
+
+    /// Takes a name for a pipeline. One name means one pipeline whatever its kind, because the id of
+    /// a letter is `<pipeline>:<local id>`.
+    pub(crate) fn name(&mut self, section: &mut Section<'_>, name: &str) {
+        if section.is_described() {
+            return;
+        }
+        if !is_name(name) {
+            section.refuse_whole(format!(
+                "found the name \"{}\", expected a-z, 0-9, - and _, at most {LONGEST_NAME} of them",
+                name.escape_debug()
+            ));
+        }
+        if name == INTAKE {
+            section.refuse_whole("the name `intake` stands for letters that are handed in; choose another");
+        }
+        if let Some(other) = self.names.insert(name.to_owned(), section.path().to_owned()) {
+            section.refuse_whole(format!(
+                "the name `{name}` is already taken by [{other}]; every pipeline needs its own, \
+                 because the ids of its letters start with it"
+            ));
+        }
+    }
+
+    /// Reads the database of a pipeline.
+    pub(crate) fn database(&self, section: &mut Section<'_>) -> DatabaseUrl {
+        section.derived(
+            "database",
+            self.database.clone(),
+            "`server.database`",
+            "`sqlite:PATH`, `postgres://…` or `mysql://…`; `\"env:NAME\"` takes it from a variable.",
+        )
+    }
+
+    /// Takes a table for work. Two pipelines on one table would fight over its rows.
+    pub(crate) fn table(
+        &mut self,
+        section: &mut Section<'_>,
+        key: &str,
+        database: &DatabaseUrl,
+        table: &TableName,
+    ) {
+        if section.is_described() {
+            return;
+        }
+        if table.as_str().rsplit('.').next().is_some_and(|name| name.starts_with(OWN_TABLES)) {
+            section.refuse(
+                key,
+                "found a name that starts with redrive_, which our own tables do; choose another",
+            );
+        }
+        let setting = format!("{}.{key}", section.path());
+        if let Some(other) = self.tables.insert((database.clone(), table.clone()), setting) {
+            section.refuse(
+                key,
+                format!(
+                    "table `{}` of this database is already used by `{other}`; each needs a table of its own",
+                    table.as_str()
+                ),
+            );
+        }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+    (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(allowed)
+}

@@ -1,0 +1,126 @@
+//! `[ingest.NAME]`: HTTP events into object storage, with a spool on disk.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::address::StoreUrl;
+use super::context::Context;
+use super::persist::Durability;
+use super::section::Section;
+use super::setting::choice;
+use super::size::ByteSize;
+
+/// One ingest pipeline.
+#[derive(Debug, Clone)]
+pub struct IngestConfig {
+    /// The name of the pipeline.
+    pub name: String,
+    /// Where batches are uploaded to.
+    pub store: StoreUrl,
+    /// The prefix of good batches.
+    pub raw_prefix: String,
+    /// The prefix of damaged files.
+    pub dlq_prefix: String,
+    /// When the sender is answered.
+    pub durability: Durability,
+    /// When a batch is full.
+    pub batch: IngestBatch,
+    /// What happens to batches that could not be uploaded.
+    pub spool: SpoolConfig,
+}
+
+/// When a batch is full.
+#[derive(Debug, Clone)]
+pub struct IngestBatch {
+    /// After so many events.
+    pub max_events: NonZeroU32,
+    /// Or after so long.
+    pub max_delay: Duration,
+}
+
+/// The folder of batches that could not be uploaded.
+#[derive(Debug, Clone)]
+pub struct SpoolConfig {
+    /// The folder.
+    pub dir: PathBuf,
+    /// How old a file may get.
+    pub max_age: Duration,
+    /// How large the folder may get.
+    pub max_size: ByteSize,
+    /// What happens when it is full.
+    pub on_full: OnFull,
+    /// How many folder entries one recovery step may read.
+    pub scan: NonZeroU32,
+}
+
+choice! {
+    /// What happens when the spool is full.
+    OnFull {
+        /// The oldest files are deleted, counted and alerted.
+        EvictOldest = "evict-oldest",
+        /// Senders get 503; nothing is lost.
+        Reject = "reject",
+        /// Uploads wait; nothing is lost.
+        Pause = "pause",
+    }
+}
+
+impl IngestConfig {
+    pub(crate) fn read(name: &str, section: &mut Section<'_>, context: &mut Context) -> Option<Self> {
+        section.about(
+            "HTTP events into object storage, in gzip JSONL batches; what cannot be uploaded waits in a \
+             spool on disk.",
+        );
+        context.name(section, name);
+        let ingest = Self {
+            name: name.to_owned(),
+            store: section.derived(
+                "store",
+                StoreUrl::of_folder(&context.data_dir.join("ingest").join(name)),
+                "the folder `DATA-DIR/ingest/NAME`",
+                "`s3://bucket/prefix`, `gs://…`, `az://…` or `file:///folder`.",
+            ),
+            raw_prefix: section.get("raw-prefix", "RAW", "The prefix of good batches."),
+            dlq_prefix: section.get("dlq-prefix", "RAW_DLQ", "The prefix of damaged files."),
+            durability: section.get(
+                "durability",
+                "journal",
+                "`\"journal\"` answers the sender once the events are on disk; `\"memory\"` at once.",
+            ),
+            batch: section.table("batch", "When a batch is full.", IngestBatch::read),
+            spool: section.table("spool", "Batches that could not be uploaded.", |section| {
+                SpoolConfig::read(section, context.data_dir.join("spool").join(name))
+            }),
+        };
+        if ingest.raw_prefix == ingest.dlq_prefix {
+            section.refuse("dlq-prefix", "found the same prefix as `raw-prefix`, expected another one");
+        }
+        Some(ingest)
+    }
+}
+
+impl IngestBatch {
+    fn read(section: &mut Section<'_>) -> Self {
+        Self {
+            max_events: section.get("max-events", "5000", "After so many events."),
+            max_delay: section.get("max-delay", "1s", "Or after so long."),
+        }
+    }
+}
+
+impl SpoolConfig {
+    fn read(section: &mut Section<'_>, dir: PathBuf) -> Self {
+        Self {
+            dir: section.derived("dir", dir, "`DATA-DIR/spool/NAME`", "The folder."),
+            max_age: section.get("max-age", "72h", "Older files are deleted, counted and alerted."),
+            max_size: section.get("max-size", "1GiB", "How large the folder may get."),
+            on_full: section.get(
+                "on-full",
+                "evict-oldest",
+                "`\"evict-oldest\"` deletes the oldest files, `\"reject\"` answers 503, `\"pause\"` waits.",
+            ),
+            scan: section.get("scan", "1000", "How many folder entries one recovery step may read."),
+        }
+    }
+}

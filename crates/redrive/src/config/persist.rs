@@ -1,0 +1,194 @@
+//! `[persist.NAME]`: write-behind persistence into a table.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use super::context::Context;
+use super::database::DatabaseUrl;
+use super::document::Node;
+use super::environment::Environment;
+use super::identifier::{ColumnName, TableName};
+use super::retry::{BackoffDefaults, Retry};
+use super::section::Section;
+use super::setting::{Setting, Wrong, choice, text};
+
+/// One write-behind pipeline.
+#[derive(Debug, Clone)]
+pub struct PersistConfig {
+    /// The name of the pipeline.
+    pub name: String,
+    /// Where its tables are.
+    pub database: DatabaseUrl,
+    /// The table that events are saved in.
+    pub table: TableName,
+    /// The columns of key and payload.
+    pub columns: PersistColumns,
+    /// The table of events that could not be saved.
+    pub failed_table: TableName,
+    /// When the sender is answered.
+    pub durability: Durability,
+    /// The quick retries of a save.
+    pub retry: Retry,
+    /// The slow retries of failed events.
+    pub dlq: PersistDlq,
+    /// What the names of its metrics start with.
+    pub metrics_prefix: String,
+}
+
+/// The columns of key and payload, in the target table and in the failed table.
+#[derive(Debug, Clone)]
+pub struct PersistColumns {
+    /// The key.
+    pub key: ColumnName,
+    /// The payload.
+    pub payload: ColumnName,
+}
+
+/// The slow retries of failed events.
+#[derive(Debug, Clone)]
+pub struct PersistDlq {
+    /// From start to the first run.
+    pub initial_delay: Duration,
+    /// From the end of a run to the next.
+    pub fixed_delay: Duration,
+    /// How many failed reprocessings make an event `FAILED`.
+    pub max_retry_count: NonZeroU32,
+    /// When resolved events are cleaned up.
+    pub cleanup_cron: Cron,
+    /// How long resolved events are kept.
+    pub keep_resolved: Duration,
+}
+
+choice! {
+    /// When a sender is answered.
+    Durability {
+        /// After the event is synced to the journal on disk.
+        Journal = "journal",
+        /// At once; a killed process loses what it had in memory.
+        Memory = "memory",
+    }
+}
+
+/// A cron expression in Quartz form, seconds first. Only its shape is checked here: six fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cron(String);
+
+impl Cron {
+    /// The expression as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Setting for Cron {
+    fn kind() -> String {
+        "cron".to_owned()
+    }
+
+    fn read(node: &Node, _: &Environment) -> Result<Self, Wrong> {
+        const EXPECTED: &str = "six cron fields (second minute hour day month weekday), such as \"0 0 0 * * ?\" for every midnight";
+        let text = text(node, EXPECTED)?;
+        let field =
+            |field: &str| field.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"*/,-?#".contains(&byte));
+        let is_cron = text.split_ascii_whitespace().count() == 6 && text.split_ascii_whitespace().all(field);
+        if is_cron { Ok(Self(text.to_owned())) } else { Err(Wrong::expected(EXPECTED)) }
+    }
+}
+
+const BACKOFF: BackoffDefaults = BackoffDefaults { initial: "100ms", factor: "2.0", max: "10s" };
+
+impl PersistConfig {
+    pub(crate) fn read(name: &str, section: &mut Section<'_>, context: &mut Context) -> Option<Self> {
+        section.about(
+            "Write-behind persistence: events are saved into `table` in batches; what cannot be saved \
+             waits in `failed-table`.",
+        );
+        context.name(section, name);
+        let persist = Self {
+            name: name.to_owned(),
+            database: context.database(section),
+            table: TableName::read_own(
+                section,
+                name,
+                "",
+                "`NAME`, with `-` as `_`",
+                "The table that events are saved in.",
+            ),
+            columns: section.table(
+                "columns",
+                "The columns of key and payload, in both tables.",
+                PersistColumns::read,
+            ),
+            failed_table: section.get(
+                "failed-table",
+                "failed_events",
+                "The table of events that could not be saved.",
+            ),
+            durability: section.get(
+                "durability",
+                "journal",
+                "`\"journal\"` answers the sender once the event is on disk; `\"memory\"` at once.",
+            ),
+            retry: section.table("retry", "The quick retries of a save.", |section| {
+                Retry::read(section, "3", &BACKOFF)
+            }),
+            dlq: section.table("dlq", "The slow retries of failed events.", PersistDlq::read),
+            metrics_prefix: section.get(
+                "metrics-prefix",
+                "url_persistence",
+                "What the names of its metrics start with.",
+            ),
+        };
+        persist.check(section, context);
+        Some(persist)
+    }
+
+    fn check(&self, section: &mut Section<'_>, context: &mut Context) {
+        if self.table == self.failed_table {
+            section.refuse("failed-table", "found the same table as `table`, expected another one");
+        }
+        context.table(section, "failed-table", &self.database, &self.failed_table);
+        let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        let starts_well = self.metrics_prefix.starts_with(|first: char| first.is_ascii_lowercase());
+        if !starts_well || !self.metrics_prefix.bytes().all(letter) {
+            section.refuse(
+                "metrics-prefix",
+                "found a prefix that no metric can have, expected a-z, 0-9 and _, with a letter first",
+            );
+        }
+    }
+}
+
+impl PersistColumns {
+    fn read(section: &mut Section<'_>) -> Self {
+        let columns = Self {
+            key: section.get("key", "short_url", "The column of the key."),
+            payload: section.get("payload", "long_url", "The column of the payload."),
+        };
+        if columns.key == columns.payload {
+            section.refuse("payload", "found the same column as `key`, expected another one");
+        }
+        columns
+    }
+}
+
+impl PersistDlq {
+    fn read(section: &mut Section<'_>) -> Self {
+        Self {
+            initial_delay: section.get("initial-delay", "60s", "From start to the first run."),
+            fixed_delay: section.get("fixed-delay", "5m", "From the end of a run to the next."),
+            max_retry_count: section.get(
+                "max-retry-count",
+                "3",
+                "After so many failed runs an event is `FAILED` and needs a person.",
+            ),
+            cleanup_cron: section.get(
+                "cleanup-cron",
+                "0 0 0 * * ?",
+                "When resolved events are cleaned up, in Quartz form (seconds first).",
+            ),
+            keep_resolved: section.get("keep-resolved", "7d", "How long resolved events are kept."),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Whether every part can work: prepared once, asked again at each look.
+//!
+//! A database that is down at the start is no reason to fail: it is tried again until it comes, and
+//! `/api/v1/ready` says so meanwhile. One that goes away later is noticed at the next look.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redrive_server::{Component, Readiness};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::wire::Part;
+
+/// How long one look may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The pauses between attempts at the start: short enough to be back soon after a database is.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The parts and how far each one is.
+pub(crate) struct Monitor {
+    parts: Vec<Watched>,
+}
+
+struct Watched {
+    part: Part,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Clone)]
+enum Progress {
+    /// Not prepared yet, and why.
+    Waiting(String),
+    Prepared,
+}
+
+impl Monitor {
+    pub(crate) fn new(parts: Vec<Part>) -> Self {
+        let waiting = || Mutex::new(Progress::Waiting("starting".to_owned()));
+        Self { parts: parts.into_iter().map(|part| Watched { part, progress: waiting() }).collect() }
+    }
+
+    /// Prepares every part, each for as long as it takes; ends when all are done or at the stop.
+    pub(crate) async fn prepare(self: Arc<Self>, stop: CancellationToken) {
+        let mut preparing = JoinSet::new();
+        for index in 0..self.parts.len() {
+            let monitor = Arc::clone(&self);
+            let stop = stop.clone();
+            preparing.spawn(async move {
+                stop.run_until_cancelled(monitor.parts[index].prepare()).await;
+            });
+        }
+        while preparing.join_next().await.is_some() {}
+    }
+
+    /// Lets go of every connection.
+    pub(crate) async fn close(&self) {
+        for watched in &self.parts {
+            watched.part.close().await;
+        }
+    }
+}
+
+impl Watched {
+    async fn prepare(&self) {
+        let mut pause = FIRST_PAUSE;
+        while let Err(error) = self.part.prepare().await {
+            let (kind, name) = (self.part.kind(), self.part.name());
+            tracing::warn!(kind, name, place = %self.part.place(), retry_in = ?pause, error = format!("{error}"), "not ready");
+            self.note(Progress::Waiting(format!("{error}")));
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        self.note(Progress::Prepared);
+        tracing::info!(kind = self.part.kind(), name = self.part.name(), "ready");
+    }
+
+    async fn look(&self) -> Component {
+        let progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match progress {
+            Progress::Waiting(why) => self.component(Err(why)),
+            Progress::Prepared => match timeout(PATIENCE, self.part.ping()).await {
+                Ok(Ok(())) => self.component(Ok(())),
+                Ok(Err(error)) => self.component(Err(format!("{error}"))),
+                Err(_) => self.component(Err(format!("no answer within {PATIENCE:?}"))),
+            },
+        }
+    }
+
+    fn component(&self, state: Result<(), String>) -> Component {
+        Component {
+            name: self.part.name().to_owned(),
+            kind: self.part.kind(),
+            ok: state.is_ok(),
+            detail: state.err().unwrap_or_else(|| "ready".to_owned()),
+        }
+    }
+
+    fn note(&self, progress: Progress) {
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+    }
+}
+
+#[async_trait]
+impl Readiness for Monitor {
+    async fn check(&self) -> Vec<Component> {
+        let looks = self.parts.iter().map(Watched::look);
+        futures_util::future::join_all(looks).await
+    }
+}

@@ -1,0 +1,316 @@
+//! The binary as a user meets it: started, asked, stopped.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests fail as the tests do")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The binary in a folder of its own, without our environment's settings.
+fn redrive(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redrive"));
+    command.current_dir(folder).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if name.starts_with("REDRIVE") || name == "RUST_LOG" {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn folder_with(config: &str) -> TempDir {
+    let folder = folder();
+    fs::write(folder.path().join("redrive.toml"), config).unwrap();
+    folder
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn assert_failed(output: &Output, code: i32, said: &[&str]) {
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    for part in said {
+        assert!(stderr.contains(part), "{part:?} in {stderr}");
+    }
+    assert!(!stderr.contains("panicked") && !stderr.contains("backtrace"), "{stderr}");
+}
+
+/// A server under test; it does not outlive the test.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+    log: BufReader<ChildStderr>,
+}
+
+impl Server {
+    /// Starts on a free port and waits until it says where.
+    fn start(folder: &Path) -> Self {
+        let mut command = redrive(folder);
+        command.arg("serve").env("REDRIVE__SERVER__LISTEN", "127.0.0.1:0").stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        let address = loop {
+            line.clear();
+            assert!(log.read_line(&mut line).unwrap() > 0, "ended before it listened");
+            if let Some((_, address)) = line.trim_end().split_once("is listening on http://") {
+                break address.parse().unwrap();
+            }
+        };
+        Self { child, address, log }
+    }
+
+    fn get(&self, path: &str) -> (u16, Value) {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, serde_json::from_str(body).unwrap_or(Value::Null))
+    }
+
+    /// Asks until the answer is the wanted one.
+    fn wait_ready(&self, wanted: u16) -> Value {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let (status, body) = self.get("/api/v1/ready");
+            if status == wanted {
+                return body;
+            }
+            assert!(Instant::now() < deadline, "still {status}: {body}");
+            // Each look costs a port for a while: a tight loop would use them all up.
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let process = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &process]).status().unwrap().success());
+    }
+
+    /// Waits for the end; returns the exit code and the rest of the log.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut log = String::new();
+        self.log.read_to_string(&mut log).unwrap();
+        (self.child.wait().unwrap().code(), log)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn version_and_help_are_there() {
+    let folder = folder();
+    let version = redrive(folder.path()).arg("--version").output().unwrap();
+    assert_eq!(text(&version.stdout), format!("redrive {}\n", env!("CARGO_PKG_VERSION")));
+    let help = redrive(folder.path()).arg("--help").output().unwrap();
+    for part in ["Examples:", "Exit codes:", "serve", "check", "migrate", "REDRIVE_CONFIG"] {
+        assert!(text(&help.stdout).contains(part), "{part}");
+    }
+}
+
+#[test]
+fn wrong_usage_exits_with_2() {
+    let folder = folder();
+    assert_failed(&redrive(folder.path()).arg("sreve").output().unwrap(), 2, &["serve"]);
+    assert_failed(&redrive(folder.path()).output().unwrap(), 2, &["Usage"]);
+}
+
+#[test]
+fn check_reports_every_mistake_on_stderr_and_exits_with_2() {
+    let folder = folder_with("[server]\nlisten = 1\n[outbox.a]\nbatch = 5\nlease = 20s\n");
+    let output = redrive(folder.path()).arg("check").output().unwrap();
+    assert_failed(&output, 2, &["redrive.toml:2:10", "redrive.toml:4:1", "redrive.toml:5:9", "3 mistakes"]);
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn check_sums_up_a_right_file_on_stdout() {
+    let folder = folder_with("[outbox.orders]\n[jobs.mails]\n");
+    let output = redrive(folder.path()).arg("check").output().unwrap();
+    assert!(output.status.success());
+    let stdout = text(&output.stdout);
+    assert!(stdout.starts_with("ok: redrive.toml: 2 pipelines\n"), "{stdout}");
+    assert!(stdout.contains("orders") && stdout.contains("mails"), "{stdout}");
+    assert!(!folder.path().join("redrive-data").exists(), "a check changes nothing");
+}
+
+#[test]
+fn a_named_file_must_be_there() {
+    let folder = folder();
+    let by_flag = redrive(folder.path()).args(["check", "--config", "nope.toml"]).output().unwrap();
+    assert_failed(&by_flag, 2, &["no configuration file at nope.toml"]);
+    let by_variable = redrive(folder.path()).arg("check").env("REDRIVE_CONFIG", "no.toml").output().unwrap();
+    assert_failed(&by_variable, 2, &["no configuration file at no.toml"]);
+    let a_folder = redrive(folder.path()).args(["check", "--config", "."]).output().unwrap();
+    assert_failed(&a_folder, 2, &["cannot be read"]);
+}
+
+#[test]
+fn a_file_that_is_not_text_is_refused_with_its_line() {
+    let folder = folder();
+    fs::write(folder.path().join("redrive.toml"), b"[server]\nlisten = \"\xff\"\n").unwrap();
+    assert_failed(&redrive(folder.path()).arg("check").output().unwrap(), 2, &["not UTF-8", "line 2"]);
+}
+
+#[test]
+fn a_variable_names_the_file_and_the_flag_wins() {
+    let folder = folder();
+    fs::write(folder.path().join("a.toml"), "[jobs.from-a]\n").unwrap();
+    fs::write(folder.path().join("b.toml"), "[jobs.from-b]\n").unwrap();
+    let by_variable = redrive(folder.path()).arg("check").env("REDRIVE_CONFIG", "a.toml").output().unwrap();
+    assert!(text(&by_variable.stdout).contains("from-a"));
+    let mut command = redrive(folder.path());
+    let by_flag =
+        command.args(["check", "--config", "b.toml"]).env("REDRIVE_CONFIG", "a.toml").output().unwrap();
+    assert!(text(&by_flag.stdout).contains("from-b"));
+}
+
+#[test]
+fn the_reference_can_be_printed() {
+    let folder = folder();
+    let output = redrive(folder.path()).args(["check", "--reference"]).output().unwrap();
+    assert_eq!(text(&output.stdout), redrive::config::reference());
+}
+
+#[test]
+fn serve_works_without_configuration_and_stops_on_sigterm() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let (status, health) = server.get("/api/v1/health");
+    assert_eq!((status, &health["status"]), (200, &Value::from("healthy")));
+    assert_eq!(health["version"], env!("CARGO_PKG_VERSION"));
+    let ready = server.wait_ready(200);
+    assert_eq!(ready["components"][0]["kind"], "store");
+    assert!(folder.path().join("redrive-data/redrive.db").exists());
+    assert_eq!(server.get("/nothing").0, 404);
+    server.signal("TERM");
+    let (code, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("stopped"), "{log}");
+}
+
+#[test]
+fn serve_stops_on_ctrl_c_too() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    server.signal("INT");
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn ready_has_a_line_for_each_pipeline() {
+    let folder = folder_with("[outbox.orders]\n[jobs.mails]\n[persist.urls]\n");
+    let server = Server::start(folder.path());
+    let ready = server.wait_ready(200);
+    let lines: Vec<_> = ready["components"].as_array().unwrap().iter().map(|line| &line["name"]).collect();
+    assert_eq!(lines, ["server.database", "orders", "mails", "urls"]);
+}
+
+#[test]
+fn a_client_that_never_finishes_does_not_hold_up_the_stop() {
+    let folder = folder_with("[server]\nshutdown-deadline = \"100ms\"\n");
+    let server = Server::start(folder.path());
+    let mut half = TcpStream::connect(server.address).unwrap();
+    half.write_all(b"GET /api/v1/health HTTP/1.1\r\nhost:").unwrap();
+    // Answered on a second connection: the first one has been accepted by then.
+    assert_eq!(server.get("/api/v1/health").0, 200);
+    server.signal("TERM");
+    let (code, log) = server.end();
+    // A request of which only half came may be dropped in time or be cut off: either way it ends.
+    assert!(code == Some(0) || (code == Some(1) && log.contains("shutdown-deadline")), "{code:?} {log}");
+}
+
+#[test]
+fn a_taken_port_is_explained() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = folder();
+    let address = taken.local_addr().unwrap().to_string();
+    let output =
+        redrive(folder.path()).arg("serve").env("REDRIVE__SERVER__LISTEN", &address).output().unwrap();
+    assert_failed(&output, 1, &["the port is taken", &address]);
+}
+
+#[test]
+fn a_data_directory_that_cannot_be_made_is_explained() {
+    let folder = folder();
+    fs::write(folder.path().join("redrive-data"), "a file").unwrap();
+    for command in ["serve", "migrate"] {
+        let output = redrive(folder.path()).arg(command).output().unwrap();
+        assert_failed(&output, 1, &["data directory ./redrive-data cannot be used", "server.data-dir"]);
+    }
+}
+
+#[test]
+fn a_wide_bind_without_tokens_refuses_to_start() {
+    let folder = folder();
+    let output =
+        redrive(folder.path()).arg("serve").env("REDRIVE__SERVER__LISTEN", "0.0.0.0:0").output().unwrap();
+    assert_failed(&output, 2, &["server.listen", "tokens"]);
+}
+
+/// An address at which nobody listens.
+fn deserted() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+#[test]
+fn serve_starts_while_a_database_is_down_and_says_which() {
+    let config = format!("[outbox.orders]\ndatabase = \"postgres://me:hunter2@{}/shop\"\n", deserted());
+    let folder = folder_with(&config);
+    let server = Server::start(folder.path());
+    let body = server.wait_ready(503);
+    let orders = &body["components"][1];
+    assert_eq!((&orders["name"], &orders["ok"]), (&Value::from("orders"), &Value::from(false)));
+    assert_eq!(server.get("/api/v1/health").0, 200);
+    server.signal("TERM");
+    let (code, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(!log.contains("hunter2") && !body.to_string().contains("hunter2"));
+}
+
+#[test]
+fn serve_recovers_by_itself_when_its_database_comes() {
+    let folder = folder_with("[jobs.mails]\ndatabase = \"sqlite:later/mails.db\"\n");
+    let server = Server::start(folder.path());
+    server.wait_ready(503);
+    fs::create_dir(folder.path().join("later")).unwrap();
+    server.wait_ready(200);
+}
+
+#[test]
+fn migrate_names_what_it_did_and_can_be_repeated() {
+    let folder = folder_with("[outbox.orders]\n[jobs.mails]\n");
+    for _ in 0..2 {
+        let output = redrive(folder.path()).arg("migrate").output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let stdout = text(&output.stdout);
+        assert!(stdout.contains("ok: outbox orders") && stdout.contains("ok: jobs mails"), "{stdout}");
+    }
+}
+
+#[test]
+fn migrate_fails_when_a_database_is_down_and_says_which() {
+    let folder = folder_with("[jobs.mails]\ndatabase = \"sqlite:nowhere/mails.db\"\n[outbox.orders]\n");
+    let output = redrive(folder.path()).arg("migrate").output().unwrap();
+    assert_failed(&output, 1, &["jobs mails at sqlite:nowhere/mails.db", "1 of 3"]);
+    assert!(text(&output.stdout).contains("ok: outbox orders"));
+}
