@@ -99,7 +99,7 @@ pub struct LetterId {
 impl LetterId {
     /// The letter `local` of `pipeline`.
     #[must_use]
-    pub fn new(pipeline: impl Into<String>, local: impl ToString) -> Self {
+    pub fn new(pipeline: impl Into<String>, local: impl std::fmt::Display) -> Self {
         Self { pipeline: pipeline.into(), local: local.to_string() }
     }
 }
@@ -129,7 +129,9 @@ impl FromStr for LetterId {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split_once(':') {
-            Some((pipeline, local)) if !pipeline.is_empty() && !local.is_empty() => Ok(Self::new(pipeline, local)),
+            Some((pipeline, local)) if !pipeline.is_empty() && !local.is_empty() => {
+                Ok(Self::new(pipeline, local))
+            }
             _ => Err(NotALetterId(text.to_owned())),
         }
     }
@@ -240,6 +242,8 @@ pub struct Filter {
     pub event_type: Option<String>,
     /// With this key.
     pub key: Option<String>,
+    /// With a failure of this class, by name.
+    pub class: Option<String>,
     /// With this code: `sqlstate:23505`, or just `23505`.
     pub code: Option<String>,
     /// In this group.

@@ -43,6 +43,8 @@ pub struct Event {
     pub payload: Vec<u8>,
     /// When it was accepted, by the store's clock.
     pub created_at: Timestamp,
+    /// Which attempt this is, counted from 1; a redrive starts at 1 again.
+    pub attempt: u32,
 }
 
 /// An event on its way into an outbox.
@@ -98,7 +100,9 @@ pub fn required(field: &'static str, text: &str, max: usize) -> Result<(), Refus
 /// [`Refused`] when it is too long or has a NUL.
 pub fn storable(field: &'static str, text: &str, max: usize) -> Result<(), Refused> {
     if let Some(at) = text.find('\0') {
-        let why = format!("has a NUL byte at byte {at}: SQL text cannot keep it, encode it (base64, \\u0000 in JSON)");
+        let why = format!(
+            "has a NUL byte at byte {at}: SQL text cannot keep it, encode it (base64, \\u0000 in JSON)"
+        );
         return Err(Refused { field, why });
     }
     // Bytes are at least as many as characters: most texts need no count.

@@ -280,9 +280,15 @@ mod tests {
 
     #[test]
     fn every_code_survives_its_text_form() {
-        for text in
-            ["sqlstate:23505", "mysql:1213", "sqlite:2067", "http:503", "io:TimedOut", "s3:SlowDown", "exit:-9"]
-        {
+        for text in [
+            "sqlstate:23505",
+            "mysql:1213",
+            "sqlite:2067",
+            "http:503",
+            "io:TimedOut",
+            "s3:SlowDown",
+            "exit:-9",
+        ] {
             let code: Code = text.parse().unwrap();
             assert_eq!(code.to_string(), text);
         }

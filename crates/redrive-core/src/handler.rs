@@ -15,4 +15,9 @@ pub trait Handler: Send + Sync {
     ///
     /// A panic counts as an unclassified failure of the events that it was given.
     async fn handle(&self, batch: &[Event]) -> Vec<Result<(), Failure>>;
+
+    /// The most events that it wants in one call.
+    fn max_batch(&self) -> usize {
+        1
+    }
 }

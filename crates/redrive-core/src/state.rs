@@ -291,8 +291,10 @@ fn table<M: Machine>(page: &mut String) {
     let _ = write!(page, "\n## {}\n\n| state | shown as | {} |\n", M::NAME, steps.join(" | "));
     let _ = writeln!(page, "|{}", "---|".repeat(steps.len() + 2));
     for &state in M::ALL {
-        let cells: Vec<String> =
-            Step::ALL.iter().map(|&step| state.next(step).map_or("·".into(), |next| format!("{next:?}"))).collect();
+        let cells: Vec<String> = Step::ALL
+            .iter()
+            .map(|&step| state.next(step).map_or("·".into(), |next| format!("{next:?}")))
+            .collect();
         let shown = state.status().map_or("–", Status::name);
         let _ = writeln!(page, "| {state:?} | {shown} | {} |", cells.join(" | "));
     }

@@ -6,7 +6,7 @@ use redrive_core::dead_letter::{Acted, Operator, Refusal};
 
 use crate::database::Database;
 use crate::dialect::Dialect;
-use crate::error::Error;
+use crate::error::{Error, again};
 use crate::session::Session;
 use crate::statement::{Names, Sql, Statement, sql};
 use crate::value::{Column, Value};
@@ -20,7 +20,7 @@ pub(crate) struct Act {
     /// MySQL only: locks the letters that wait, and says which.
     lock: Option<Statement>,
     statements: Vec<Statement>,
-    /// Which of the ids exist at all.
+    /// Which of the ids are or were letters: `{known}` of the store's names.
     find: Statement,
 }
 
@@ -52,12 +52,25 @@ impl Act {
         note: &str,
     ) -> Result<Acted, Error> {
         let (numbers, mut refused) = numbers(ids);
-        let mut session = database.begin().await?;
-        let done = self.run_in(&mut session, &numbers, operator, note).await?;
-        let left: Vec<i64> = numbers.difference(&done).copied().collect();
-        refused.extend(self.refusals(&mut session, left).await?);
-        session.commit().await?;
+        let numbers = &numbers;
+        let (done, others) = again(move || self.transact(database, numbers, operator, note)).await?;
+        refused.extend(others);
         Ok(Acted { done: done.iter().map(ToString::to_string).collect(), refused })
+    }
+
+    async fn transact(
+        &self,
+        database: &Database,
+        ids: &BTreeSet<i64>,
+        operator: &Operator,
+        note: &str,
+    ) -> Result<(BTreeSet<i64>, Vec<Refusal>), Error> {
+        let mut session = database.begin().await?;
+        let done = self.run_in(&mut session, ids, operator, note).await?;
+        let left: Vec<i64> = ids.difference(&done).copied().collect();
+        let refused = self.refusals(&mut session, left).await?;
+        session.commit().await?;
+        Ok((done, refused))
     }
 
     async fn run_in(
@@ -76,8 +89,11 @@ impl Act {
             None => None,
         };
         for statement in &self.statements {
-            let values =
-                vec![rows(ids.clone()), Value::Text(operator.name().to_owned()), Value::Text(note.to_owned())];
+            let values = vec![
+                rows(ids.clone()),
+                Value::Text(operator.name().to_owned()),
+                Value::Text(note.to_owned()),
+            ];
             if self.lock.is_some() {
                 session.run(statement, values).await?;
             } else {
@@ -109,12 +125,17 @@ fn numbers(ids: &[String]) -> (BTreeSet<i64>, Vec<Refusal>) {
     let mut numbers = BTreeSet::new();
     let mut refused = Vec::new();
     for id in ids {
-        match id.parse() {
-            Ok(number) => drop(numbers.insert(number)),
-            Err(_) => refused.push(Refusal::Unknown(id.clone())),
+        match number(id) {
+            Some(number) => drop(numbers.insert(number)),
+            None => refused.push(Refusal::Unknown(id.clone())),
         }
     }
     (numbers, refused)
+}
+
+/// The number in an id. `+7` and `007` are not what we call letter 7.
+pub(crate) fn number(id: &str) -> Option<i64> {
+    id.parse().ok().filter(|number: &i64| number.to_string() == id)
 }
 
 fn first_column(rows: Vec<crate::row::Row>) -> Result<BTreeSet<i64>, Error> {

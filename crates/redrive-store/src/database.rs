@@ -1,15 +1,17 @@
 //! A database: where it is, and the connections to it.
 //!
 //! Workers ask often and for little, so the connections that they use are kept open and handed from
-//! one call to the next: the driver's pool would ask the server "are you there?" after every use.
+//! one call to the next. The driver's own pool would ask the server "are you there?" after every use,
+//! and would hide for ten seconds why it cannot connect.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
-use tokio::sync::OwnedMutexGuard;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{Connection as _, Executor as _};
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::dialect::Dialect;
 use crate::error::Error;
@@ -19,11 +21,11 @@ use crate::statement::Statement;
 use crate::value::Value;
 
 /// The most connections to one server.
-const MAX_CONNECTIONS: u32 = 16;
-/// The most connections that are kept ready for workers.
-const MAX_KEPT: usize = 8;
+const MAX_CONNECTIONS: usize = 16;
 /// How long to wait for a connection, and for SQLite's lock.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A connection that was idle for this long is asked whether it is still there before it is used.
+const IDLE: Duration = Duration::from_secs(10);
 
 /// A database. Cheap to clone: clones share their connections.
 #[derive(Debug, Clone)]
@@ -34,17 +36,19 @@ pub struct Database {
 #[derive(Debug)]
 struct Shared {
     dialect: Dialect,
-    pool: Pool,
-    kept: Mutex<Vec<Connection>>,
+    address: Address,
+    room: Arc<Semaphore>,
+    kept: Mutex<Vec<(Connection, Instant)>>,
     /// SQLite has one writer: within the process, writers queue here instead of polling its lock.
     writer: Arc<tokio::sync::Mutex<()>>,
 }
 
+/// Where and how to connect.
 #[derive(Debug)]
-enum Pool {
-    Sqlite(SqlitePool),
-    Postgres(PgPool),
-    MySql(MySqlPool),
+enum Address {
+    Sqlite(SqliteConnectOptions),
+    Postgres(Box<PgConnectOptions>),
+    MySql(Box<MySqlConnectOptions>),
 }
 
 impl Database {
@@ -54,12 +58,13 @@ impl Database {
     /// [`Error::Setting`] when the address cannot be understood.
     pub fn open(url: &str) -> Result<Self, Error> {
         let dialect = Dialect::of_url(url)?;
-        let pool = match dialect {
-            Dialect::Sqlite => Pool::Sqlite(sqlite(url)?),
-            Dialect::Postgres => Pool::Postgres(postgres(url)?),
-            Dialect::MySql => Pool::MySql(mysql(url)?),
+        let address = match dialect {
+            Dialect::Sqlite => Address::Sqlite(sqlite(url)?),
+            Dialect::Postgres => Address::Postgres(Box::new(postgres(url)?)),
+            Dialect::MySql => Address::MySql(Box::new(mysql(url)?)),
         };
-        let shared = Shared { dialect, pool, kept: Mutex::default(), writer: Arc::default() };
+        let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let shared = Shared { dialect, address, room, kept: Mutex::default(), writer: Arc::default() };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -88,23 +93,28 @@ impl Database {
         self.rows(&Statement::new(self.dialect(), "SELECT 1"), Vec::new()).await.map(drop)
     }
 
-    /// Closes every connection.
+    /// Closes the connections that nobody uses.
     pub async fn close(&self) {
-        self.take_kept().clear();
-        match &self.shared.pool {
-            Pool::Sqlite(pool) => pool.close().await,
-            Pool::Postgres(pool) => pool.close().await,
-            Pool::MySql(pool) => pool.close().await,
+        let kept = std::mem::take(&mut *self.kept());
+        for (connection, _) in kept {
+            connection.close().await;
         }
     }
 
-    /// The driver's own pool, for what only Postgres can do (LISTEN).
-    #[must_use]
-    pub fn postgres_pool(&self) -> Option<&PgPool> {
-        match &self.shared.pool {
-            Pool::Postgres(pool) => Some(pool),
-            Pool::Sqlite(_) | Pool::MySql(_) => None,
-        }
+    /// Hears what is said on these channels, where the database can tell (Postgres).
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when it does not answer.
+    pub async fn listen(&self, channel: &str) -> Result<Option<PgListener>, Error> {
+        let Address::Postgres(options) = &self.shared.address else { return Ok(None) };
+        let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(PATIENCE);
+        let listening = async {
+            let pool = pool.connect_with((**options).clone()).await?;
+            let mut listener = PgListener::connect_with(&pool).await?;
+            listener.listen(channel).await?;
+            Ok(listener)
+        };
+        listening.await.map(Some).map_err(|source| Error::from_driver(self.dialect(), source))
     }
 
     /// Runs one statement by itself and returns its rows.
@@ -127,26 +137,27 @@ impl Database {
     }
 
     pub(crate) async fn session(&self) -> Result<Session, Error> {
-        let kept = self.take_kept().pop();
-        let connection = match kept {
-            Some(connection) => connection,
-            None => self.acquire().await?,
+        let room = tokio::time::timeout(PATIENCE, Arc::clone(&self.shared.room).acquire_owned());
+        let room = match room.await {
+            Ok(Ok(room)) => room,
+            _ => return Err(self.unavailable(sqlx::Error::PoolTimedOut)),
         };
-        Ok(Session::new(self.clone(), connection))
+        let connection = match self.take_kept().await {
+            Some(connection) => connection,
+            None => self.connect_anew().await?,
+        };
+        Ok(Session::new(self.clone(), connection, room))
     }
 
     /// Takes a connection back that has nothing under way.
-    pub(crate) fn keep(&self, connection: Connection) {
-        let mut kept = self.take_kept();
-        if kept.len() < MAX_KEPT {
-            kept.push(connection);
-        }
+    pub(crate) fn keep(&self, connection: Connection, room: OwnedSemaphorePermit) {
+        self.kept().push((connection, Instant::now()));
+        drop(room);
     }
 
     /// One connection broke: the others to the same server are of no more use.
     pub(crate) fn forget_kept(&self) {
-        let broken = std::mem::take(&mut *self.take_kept());
-        broken.into_iter().for_each(Connection::discard);
+        self.kept().clear();
     }
 
     /// SQLite: the turn to write.
@@ -157,49 +168,65 @@ impl Database {
         }
     }
 
-    async fn acquire(&self) -> Result<Connection, Error> {
-        let connection = match &self.shared.pool {
-            Pool::Sqlite(pool) => pool.acquire().await.map(Connection::Sqlite),
-            Pool::Postgres(pool) => pool.acquire().await.map(Connection::Postgres),
-            Pool::MySql(pool) => pool.acquire().await.map(Connection::MySql),
-        };
-        connection.map_err(|source| Error::from_driver(self.dialect(), source))
+    /// The connection that was used last; one that nobody used for a while may be dead.
+    async fn take_kept(&self) -> Option<Connection> {
+        loop {
+            let (mut connection, since) = self.kept().pop()?;
+            if since.elapsed() < IDLE || connection.ping().await {
+                return Some(connection);
+            }
+        }
     }
 
-    fn take_kept(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+    async fn connect_anew(&self) -> Result<Connection, Error> {
+        let connecting = async {
+            match &self.shared.address {
+                Address::Sqlite(options) => {
+                    SqliteConnection::connect_with(options).await.map(Connection::Sqlite)
+                }
+                Address::Postgres(options) => {
+                    PgConnection::connect_with(options).await.map(Connection::Postgres)
+                }
+                Address::MySql(options) => connect_mysql(options).await.map(Connection::MySql),
+            }
+        };
+        match tokio::time::timeout(PATIENCE, connecting).await {
+            Ok(connection) => connection.map_err(|source| self.unavailable(source)),
+            Err(_) => Err(self.unavailable(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()))),
+        }
+    }
+
+    /// Whatever keeps us from connecting, the statement itself is not at fault.
+    fn unavailable(&self, source: sqlx::Error) -> Error {
+        Error::Unavailable { dialect: self.dialect(), source }
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, Vec<(Connection, Instant)>> {
         self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn sqlite(url: &str) -> Result<SqlitePool, Error> {
+fn sqlite(url: &str) -> Result<SqliteConnectOptions, Error> {
     let options: SqliteConnectOptions = url.parse().map_err(bad_address)?;
-    let options = options
-        .create_if_missing(true)
-        .journal_mode(SqliteJournalMode::Wal)
-        // FULL: what was committed survives a power cut, not only a crash of the process.
-        .synchronous(SqliteSynchronous::Full)
-        .busy_timeout(PATIENCE);
-    Ok(SqlitePoolOptions::new().max_connections(MAX_CONNECTIONS).acquire_timeout(PATIENCE).connect_lazy_with(options))
+    let options = options.create_if_missing(true).journal_mode(SqliteJournalMode::Wal).busy_timeout(PATIENCE);
+    // FULL: what was committed survives a power cut, not only a crash of the process.
+    Ok(options.synchronous(SqliteSynchronous::Full))
 }
 
-fn postgres(url: &str) -> Result<PgPool, Error> {
+fn postgres(url: &str) -> Result<PgConnectOptions, Error> {
     let options: PgConnectOptions = url.parse().map_err(bad_address)?;
-    let options = options.application_name("redrive");
-    Ok(PgPoolOptions::new().max_connections(MAX_CONNECTIONS).acquire_timeout(PATIENCE).connect_lazy_with(options))
+    Ok(options.application_name("redrive"))
 }
 
-fn mysql(url: &str) -> Result<MySqlPool, Error> {
-    let url = url.replacen("mariadb:", "mysql:", 1);
-    let options: MySqlConnectOptions = url.parse().map_err(bad_address)?;
-    let pool = MySqlPoolOptions::new().max_connections(MAX_CONNECTIONS).acquire_timeout(PATIENCE);
-    // READ COMMITTED: no gap locks, so claims and inserts do not wait for each other.
-    let pool = pool.after_connect(|connection, _| {
-        Box::pin(async move {
-            let isolation = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
-            sqlx::query(isolation).execute(connection).await.map(drop)
-        })
-    });
-    Ok(pool.connect_lazy_with(options))
+fn mysql(url: &str) -> Result<MySqlConnectOptions, Error> {
+    url.replacen("mariadb:", "mysql:", 1).parse().map_err(bad_address)
+}
+
+/// READ COMMITTED: no gap locks, so claims and inserts do not wait for each other.
+async fn connect_mysql(options: &MySqlConnectOptions) -> Result<MySqlConnection, sqlx::Error> {
+    let mut connection = MySqlConnection::connect_with(options).await?;
+    connection.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
+    Ok(connection)
 }
 
 /// The address itself stays out of the message: it may hold a password.

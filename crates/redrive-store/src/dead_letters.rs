@@ -2,93 +2,21 @@
 
 use jiff::Timestamp;
 use redrive_core::dead_letter::{
-    Acted, Cursor, Filter, Group, Letter, LetterId, Listing, Operator, Origin, Page, PipelineKind, Resolution,
-    Stats, Status, Summary,
+    Acted, Cursor, Filter, Group, Letter, LetterId, Listing, Operator, Origin, Page, PipelineKind,
+    Resolution, Stats, Status, Summary,
 };
-use redrive_core::failure::{Class, Failure};
+use redrive_core::failure::{Class, Failure, clean};
 use redrive_core::fingerprint::Fingerprint;
 
-use crate::act::Act;
+use crate::act::{Act, number};
+use crate::columns::Columns;
 use crate::database::Database;
 use crate::error::Error;
 use crate::filter::Where;
 use crate::queue::history;
 use crate::row::Row;
-use crate::statement::{Names, Statement};
-use crate::value::Value;
-
-/// How a table keeps the time of a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Times {
-    /// In the dialect's own type.
-    Native,
-    /// In milliseconds since 1970.
-    Millis,
-}
-
-/// Which column of a table says what about a letter. All are of the row `t`.
-#[derive(Debug)]
-pub(crate) struct Columns {
-    pub(crate) id: &'static str,
-    /// Which rows are letters at all.
-    pub(crate) scope: String,
-    pub(crate) event_type: &'static str,
-    pub(crate) key: String,
-    pub(crate) payload: String,
-    pub(crate) message: &'static str,
-    pub(crate) class: &'static str,
-    pub(crate) code: &'static str,
-    pub(crate) kind: &'static str,
-    pub(crate) attempts: &'static str,
-    pub(crate) failed_at: &'static str,
-    pub(crate) first_failed_at: &'static str,
-    pub(crate) times: Times,
-    pub(crate) redrive_count: &'static str,
-    pub(crate) fingerprint: &'static str,
-    pub(crate) resolved_at: &'static str,
-    /// JSON texts, or NULL where the table itself is the origin and there are no headers.
-    pub(crate) headers: &'static str,
-    pub(crate) origin: &'static str,
-    pub(crate) origin_id: &'static str,
-    /// The table that an event was in before it died.
-    pub(crate) origin_table: String,
-    /// Which rows are in which status.
-    pub(crate) statuses: [(Status, &'static str); 5],
-}
-
-impl Columns {
-    pub(crate) fn in_status(&self, status: Status) -> &'static str {
-        self.statuses.iter().find(|(of, _)| *of == status).map_or("FALSE", |(_, condition)| *condition)
-    }
-
-    fn waiting(&self) -> String {
-        format!("({}) OR ({})", self.in_status(Status::Open), self.in_status(Status::Failed))
-    }
-
-    fn status_name(&self) -> String {
-        let cases = self.statuses.iter().map(|(status, condition)| format!("WHEN {condition} THEN '{status}'"));
-        format!("CASE {} ELSE 'open' END", cases.collect::<Vec<_>>().join(" "))
-    }
-
-    /// The columns of a [`Summary`], in the order that [`DeadLetters::summary`] reads.
-    fn summary(&self) -> String {
-        [
-            self.id,
-            self.event_type,
-            &self.key,
-            self.message,
-            self.class,
-            self.code,
-            self.kind,
-            self.attempts,
-            self.failed_at,
-            &self.status_name(),
-            self.redrive_count,
-            self.fingerprint,
-        ]
-        .join(", ")
-    }
-}
+use crate::statement::{Names, Sql, Statement, sql};
+use crate::value::{Column, Value};
 
 /// How many columns a summary has.
 const SUMMARY: usize = 12;
@@ -103,10 +31,17 @@ pub(crate) struct DeadLetters {
     columns: Columns,
     redrive: Act,
     resolve: Act,
+    group: Statement,
+    purge: Statement,
 }
 
+const GROUP: Sql = sql!(each "letters/group.sql");
+pub(crate) const PURGE: Sql = sql!(each "letters/purge.sql");
+/// The most letters that one statement groups or purges: it must not keep others waiting for long.
+const CHUNK: u32 = 1_000;
+
 impl DeadLetters {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         database: Database,
         names: Names,
         pipeline: String,
@@ -115,7 +50,22 @@ impl DeadLetters {
         redrive: Act,
         resolve: Act,
     ) -> Self {
-        Self { database, names, pipeline, kind, columns, redrive, resolve }
+        // One that another program closed may not say when; it failed before that.
+        let old = format!(
+            "{{scope}} AND ({closed_at} < $1 OR ({closed_at} IS NULL AND {failed_at} < $2))",
+            closed_at = columns.resolved_at,
+            failed_at = columns.failed_at
+        );
+        let purge = names
+            .clone()
+            .with_sql("purged", "{letters}")
+            .with_sql("purged_id", "{letter_id}")
+            .with_sql("closed", &columns.closed())
+            .with_sql("old", &old)
+            .with_sql("limit", "$3")
+            .statement(PURGE);
+        let group = names.statement(GROUP);
+        Self { database, names, pipeline, kind, columns, redrive, resolve, group, purge }
     }
 
     pub(crate) async fn stats(&self) -> Result<Stats, Error> {
@@ -126,20 +76,24 @@ impl DeadLetters {
         for row in &rows {
             let name = row.text(0)?;
             if let Some(status) = Status::ALL.into_iter().find(|status| status.name() == name) {
-                stats.by_status.push((status, u64::try_from(row.int(1)?).unwrap_or(0)));
+                stats.by_status.push((status, row.total(1)?));
             }
         }
         stats.by_status.sort_unstable();
-        let text = format!("SELECT {}, count(*), MIN({}) FROM {{letters}} AS t", columns.event_type, columns.failed_at);
+        let text = format!(
+            "SELECT {}, count(*), MIN({}) FROM {{letters}} AS t",
+            columns.event_type, columns.failed_at
+        );
         for row in self.query(&text, self.waiting(), "GROUP BY 1 ORDER BY 2 DESC").await? {
-            stats.waiting_by_type.push((row.text(0)?, u64::try_from(row.int(1)?).unwrap_or(0)));
-            let oldest = self.time(&row, 2)?;
+            stats.waiting_by_type.push((row.text(0)?, row.total(1)?));
+            let oldest = row.time_of(columns.times, 2)?;
             stats.oldest_waiting = Some(stats.oldest_waiting.map_or(oldest, |other| other.min(oldest)));
         }
         Ok(stats)
     }
 
     pub(crate) async fn groups(&self, limit: u32) -> Result<Vec<Group>, Error> {
+        self.group_strangers().await?;
         let columns = &self.columns;
         let mut waiting = self.waiting();
         let limit = waiting.parameter(Value::Int(i64::from(limit)));
@@ -164,6 +118,9 @@ impl DeadLetters {
     }
 
     pub(crate) async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Error> {
+        if filter.group.is_some() {
+            self.group_strangers().await?;
+        }
         let columns = &self.columns;
         let mut condition = self.all().filter(columns, filter);
         if let Some(cursor) = page.cursor() {
@@ -181,7 +138,7 @@ impl DeadLetters {
     }
 
     pub(crate) async fn get(&self, id: &str) -> Result<Option<Letter>, Error> {
-        let Ok(number) = id.parse() else { return Ok(None) };
+        let Some(number) = number(id) else { return Ok(None) };
         let columns = &self.columns;
         let mut condition = self.all();
         let parameter = condition.parameter(Value::Int(number));
@@ -199,37 +156,59 @@ impl DeadLetters {
         rows.first().map(|row| self.letter(row)).transpose()
     }
 
-    pub(crate) async fn redrive(&self, ids: &[String], operator: &Operator, note: &str) -> Result<Acted, Error> {
-        self.redrive.run(&self.database, ids, operator, note).await
+    pub(crate) async fn redrive(&self, ids: &[String], operator: &Operator) -> Result<Acted, Error> {
+        let note = format!("redriven by {}", operator.name());
+        self.redrive.run(&self.database, ids, operator, &note).await
     }
 
-    pub(crate) async fn resolve(&self, ids: &[String], operator: &Operator, note: &str) -> Result<Acted, Error> {
-        self.resolve.run(&self.database, ids, operator, note).await
+    pub(crate) async fn resolve(
+        &self,
+        ids: &[String],
+        operator: &Operator,
+        note: &str,
+    ) -> Result<Acted, Error> {
+        self.resolve.run(&self.database, ids, operator, &clean(note)).await
     }
 
     pub(crate) async fn purge(&self, closed_before: Timestamp) -> Result<u64, Error> {
-        let columns = &self.columns;
-        let closed = format!("({}) OR ({})", columns.in_status(Status::Resolved), columns.in_status(Status::Redriven));
-        let mut condition = Where::new(self.database.dialect(), &closed);
-        let before = condition.parameter(Value::Time(closed_before));
-        // Without the alias: SQLite and MySQL disagree on one in a DELETE.
-        let text = format!(
-            "DELETE FROM {{letters}} WHERE ({}) AND {} AND {} < {before}",
-            columns.scope,
-            condition.text(),
-            columns.resolved_at
-        );
-        let text = self.names.fill(&text).replace("t.", "");
-        let statement = Statement::new(self.database.dialect(), &text);
-        self.database.change(&statement, condition.values).await
+        let mut purged = 0;
+        loop {
+            let values = vec![
+                Value::Time(closed_before),
+                self.columns.times.value(closed_before),
+                Value::Int(i64::from(CHUNK)),
+            ];
+            let count = self.database.change(&self.purge, values).await?;
+            purged += count;
+            if count < u64::from(CHUNK) {
+                return Ok(purged);
+            }
+        }
+    }
+
+    /// Letters that another program wrote have no fingerprint: they get the one that ours would have,
+    /// so that they are found in their group.
+    async fn group_strangers(&self) -> Result<(), Error> {
+        let text = format!("SELECT {} FROM {{letters}} AS t", self.columns.summary());
+        loop {
+            let strangers = Where::new(self.database.dialect(), "{scope} AND t.fingerprint IS NULL");
+            let rows = self.query(&text, strangers, &format!("LIMIT {CHUNK}")).await?;
+            let letters = rows.iter().map(|row| self.summary(row)).collect::<Result<Vec<_>, _>>()?;
+            let ids = rows.iter().map(|row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
+            let groups = letters.iter().map(|letter| letter.fingerprint.to_string()).collect();
+            let values = vec![Value::Rows(vec![Column::Ints(ids), Column::Texts(groups)])];
+            if letters.is_empty() || self.database.change(&self.group, values).await? == 0 {
+                return Ok(());
+            }
+        }
     }
 
     fn all(&self) -> Where {
-        Where::new(self.database.dialect(), &self.columns.scope)
+        Where::new(self.database.dialect(), "{scope}")
     }
 
     fn waiting(&self) -> Where {
-        let condition = format!("({}) AND ({})", self.columns.scope, self.columns.waiting());
+        let condition = format!("({{scope}}) AND ({})", self.columns.waiting());
         Where::new(self.database.dialect(), &condition)
     }
 
@@ -239,33 +218,27 @@ impl DeadLetters {
         self.database.rows(&statement, condition.values).await
     }
 
-    fn time(&self, row: &Row, at: usize) -> Result<Timestamp, Error> {
-        match self.columns.times {
-            Times::Native => row.time(at),
-            Times::Millis => Ok(Timestamp::from_millisecond(row.int(at)?).unwrap_or(Timestamp::UNIX_EPOCH)),
-        }
-    }
-
     fn summary(&self, row: &Row) -> Result<Summary, Error> {
         let failure = Failure {
-            class: Class::from_name(&row.opt_text(4)?.unwrap_or_default()),
+            class: Class::from_name(&row.text(4)?),
             code: row.opt_text(5)?.and_then(|code| code.parse().ok()),
-            kind: row.opt_text(6)?.unwrap_or_default(),
-            message: row.opt_text(3)?.unwrap_or_default(),
+            kind: row.text(6)?,
+            message: row.text(3)?,
         };
-        let event_type = row.opt_text(1)?.unwrap_or_default();
+        let event_type = row.text(1)?;
         let status = row.text(9)?;
         // A letter that another program wrote has no group yet: it gets the one it would have had.
         let fingerprint = row.opt_text(11)?.and_then(|text| text.trim().parse().ok());
         Ok(Summary {
             id: LetterId::new(self.pipeline.clone(), row.int(0)?),
             kind: self.kind,
-            fingerprint: fingerprint.unwrap_or_else(|| Fingerprint::of(&self.pipeline, &event_type, &failure)),
+            fingerprint: fingerprint
+                .unwrap_or_else(|| Fingerprint::of(&self.pipeline, &event_type, &failure)),
             event_type,
-            key: row.opt_text(2)?.unwrap_or_default(),
+            key: row.text(2)?,
             failure,
             attempts: row.count(7)?,
-            failed_at: self.time(row, 8)?,
+            failed_at: row.time_of(self.columns.times, 8)?,
             status: Status::ALL.into_iter().find(|known| known.name() == status).unwrap_or(Status::Open),
             redrive_count: row.count(10)?,
         })
@@ -277,15 +250,15 @@ impl DeadLetters {
             fingerprint: sample.fingerprint,
             event_type: sample.event_type,
             failure: sample.failure,
-            count: u64::try_from(row.int(SUMMARY)?).unwrap_or(0),
-            first_seen: self.time(row, SUMMARY + 1)?,
-            last_seen: self.time(row, SUMMARY + 2)?,
+            count: row.total(SUMMARY)?,
+            first_seen: row.time_of(self.columns.times, SUMMARY + 1)?,
+            last_seen: row.time_of(self.columns.times, SUMMARY + 2)?,
         })
     }
 
     fn letter(&self, row: &Row) -> Result<Letter, Error> {
         let summary = self.summary(row)?;
-        let history = history(row.opt_text(SUMMARY + 4)?.as_deref());
+        let history = history(&row.text(SUMMARY + 4)?);
         let headers = row.opt_text(SUMMARY + 1)?.and_then(|text| serde_json::from_str(&text).ok());
         let origin = row.opt_text(SUMMARY + 2)?.and_then(|text| serde_json::from_str(&text).ok());
         let table = || -> Result<Origin, Error> {
@@ -293,10 +266,10 @@ impl DeadLetters {
         };
         let first = history.first_failed_at();
         Ok(Letter {
-            payload: row.opt_bytes(SUMMARY)?.unwrap_or_default(),
+            payload: row.bytes(SUMMARY)?,
             headers: headers.unwrap_or_default(),
             origin: origin.map_or_else(table, Ok)?,
-            first_failed_at: first.map_or_else(|| self.time(row, SUMMARY + 5), Ok)?,
+            first_failed_at: first.map_or_else(|| row.time_of(self.columns.times, SUMMARY + 5), Ok)?,
             resolution: self.resolution(row, summary.status)?,
             history,
             summary,
@@ -308,9 +281,9 @@ impl DeadLetters {
             return Ok(None);
         }
         Ok(Some(Resolution {
-            by: row.opt_text(SUMMARY + 7)?.unwrap_or_default(),
+            by: row.text(SUMMARY + 7)?,
             at: row.time(SUMMARY + 6)?,
-            note: row.opt_text(SUMMARY + 8)?.unwrap_or_default(),
+            note: row.text(SUMMARY + 8)?,
         }))
     }
 }
@@ -323,47 +296,60 @@ fn cursor(last: &Summary) -> Cursor {
 /// [`redrive_core::dead_letter::DeadLetterQueue`] for a store whose field `dead_letters` is one.
 macro_rules! dead_letter_queue {
     ($store:ty) => {
-        #[async_trait::async_trait]
-        impl redrive_core::dead_letter::DeadLetterQueue for $store {
-            fn pipeline(&self) -> &str {
-                &self.dead_letters.pipeline
-            }
+        const _: () = {
+            use redrive_core::dead_letter::{
+                Acted, DeadLetterQueue, Filter, Group, Letter, Listing, Operator, Page, PipelineKind, Stats,
+                Unavailable,
+            };
 
-            fn kind(&self) -> redrive_core::dead_letter::PipelineKind {
-                self.dead_letters.kind
-            }
+            #[async_trait::async_trait]
+            impl DeadLetterQueue for $store {
+                fn pipeline(&self) -> &str {
+                    &self.dead_letters.pipeline
+                }
 
-            async fn stats(&self) -> Result<Stats, Unavailable> {
-                self.dead_letters.stats().await.map_err(|error| error.for_queue(self.pipeline()))
-            }
+                fn kind(&self) -> PipelineKind {
+                    self.dead_letters.kind
+                }
 
-            async fn groups(&self, limit: u32) -> Result<Vec<Group>, Unavailable> {
-                self.dead_letters.groups(limit).await.map_err(|error| error.for_queue(self.pipeline()))
-            }
+                async fn stats(&self) -> Result<Stats, Unavailable> {
+                    self.dead_letters.stats().await.map_err(|error| error.for_queue(self.pipeline()))
+                }
 
-            async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Unavailable> {
-                self.dead_letters.list(filter, page).await.map_err(|error| error.for_queue(self.pipeline()))
-            }
+                async fn groups(&self, limit: u32) -> Result<Vec<Group>, Unavailable> {
+                    self.dead_letters.groups(limit).await.map_err(|error| error.for_queue(self.pipeline()))
+                }
 
-            async fn get(&self, id: &str) -> Result<Option<Letter>, Unavailable> {
-                self.dead_letters.get(id).await.map_err(|error| error.for_queue(self.pipeline()))
-            }
+                async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Unavailable> {
+                    let listing = self.dead_letters.list(filter, page).await;
+                    listing.map_err(|error| error.for_queue(self.pipeline()))
+                }
 
-            async fn redrive(&self, ids: &[String], operator: &Operator) -> Result<Acted, Unavailable> {
-                let note = format!("redriven by {}", operator.name());
-                let acted = self.dead_letters.redrive(ids, operator, &note).await;
-                acted.map_err(|error| error.for_queue(self.pipeline()))
-            }
+                async fn get(&self, id: &str) -> Result<Option<Letter>, Unavailable> {
+                    self.dead_letters.get(id).await.map_err(|error| error.for_queue(self.pipeline()))
+                }
 
-            async fn resolve(&self, ids: &[String], operator: &Operator, note: &str) -> Result<Acted, Unavailable> {
-                let acted = self.dead_letters.resolve(ids, operator, &redrive_core::failure::clean(note)).await;
-                acted.map_err(|error| error.for_queue(self.pipeline()))
-            }
+                async fn redrive(&self, ids: &[String], operator: &Operator) -> Result<Acted, Unavailable> {
+                    let acted = self.dead_letters.redrive(ids, operator).await;
+                    acted.map_err(|error| error.for_queue(self.pipeline()))
+                }
 
-            async fn purge(&self, closed_before: Timestamp) -> Result<u64, Unavailable> {
-                self.dead_letters.purge(closed_before).await.map_err(|error| error.for_queue(self.pipeline()))
+                async fn resolve(
+                    &self,
+                    ids: &[String],
+                    operator: &Operator,
+                    note: &str,
+                ) -> Result<Acted, Unavailable> {
+                    let acted = self.dead_letters.resolve(ids, operator, note).await;
+                    acted.map_err(|error| error.for_queue(self.pipeline()))
+                }
+
+                async fn purge(&self, closed_before: jiff::Timestamp) -> Result<u64, Unavailable> {
+                    let purged = self.dead_letters.purge(closed_before).await;
+                    purged.map_err(|error| error.for_queue(self.pipeline()))
+                }
             }
-        }
+        };
     };
 }
 pub(crate) use dead_letter_queue;

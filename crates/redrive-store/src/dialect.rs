@@ -45,6 +45,26 @@ impl Dialect {
         let mark = if self == Self::MySql { '`' } else { '"' };
         name.split('.').map(|part| format!("{mark}{part}{mark}")).collect::<Vec<_>>().join(".")
     }
+
+    /// A text as a literal. An odd one is spelled in numbers: backslashes (MySQL), `--`, `{` and `$`
+    /// mean something to the server or to [`crate::statement`].
+    pub(crate) fn literal(self, text: &str) -> String {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/ ".contains(c);
+        if text.chars().all(plain) && !text.contains("--") {
+            return format!("'{text}'");
+        }
+        let text = text.replace('\0', "");
+        let hex = || text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+        match self {
+            Self::Sqlite => format!("CAST(x'{}' AS TEXT)", hex()),
+            Self::MySql => format!("_utf8mb4 x'{}'", hex()),
+            Self::Postgres => {
+                let code_points =
+                    text.chars().map(|c| format!("\\+{:06x}", u32::from(c))).collect::<String>();
+                format!("U&'{code_points}'")
+            }
+        }
+    }
 }
 
 impl fmt::Display for Dialect {

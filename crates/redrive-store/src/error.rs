@@ -1,5 +1,7 @@
 //! What a caller can do about a store that did not do as asked.
 
+use std::time::Duration;
+
 use redrive_core::classify;
 use redrive_core::dead_letter::Unavailable;
 use redrive_core::event::Refused;
@@ -48,6 +50,21 @@ impl Error {
         matches!(self, Self::Unavailable { .. })
     }
 
+    /// Whether a transaction was undone because another one was in its way: it can be run again at once.
+    fn is_conflict(&self) -> bool {
+        let Self::Unavailable { dialect, source } = self else { return false };
+        match code(*dialect, source) {
+            Some(Code::SqlState(state)) => state == "40001" || state == "40P01",
+            Some(Code::MySql(number)) => number == 1213 || number == 1020,
+            _ => false,
+        }
+    }
+
+    /// Whether a unique index refused a row of MySQL's.
+    pub(crate) fn is_duplicate_in_mysql(&self) -> bool {
+        matches!(self, Self::Rejected { dialect, source } if code(*dialect, source) == Some(Code::MySql(1062)))
+    }
+
     pub(crate) fn from_driver(dialect: Dialect, source: sqlx::Error) -> Self {
         if failure(dialect, &source).class == Class::Transient {
             Self::Unavailable { dialect, source }
@@ -59,6 +76,25 @@ impl Error {
     pub(crate) fn for_queue(self, pipeline: &str) -> Unavailable {
         Unavailable { pipeline: pipeline.to_owned(), source: Box::new(self) }
     }
+}
+
+/// How often a transaction is tried that loses against others.
+const TRIES: u32 = 10;
+
+/// Runs a transaction, and again when it was the victim of a deadlock: it has changed nothing then.
+pub(crate) async fn again<T, F>(transaction: impl Fn() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    for tried in 1..TRIES {
+        match transaction().await {
+            Err(error) if error.is_conflict() => {
+                tokio::time::sleep(Duration::from_millis(tried.into())).await
+            }
+            result => return result,
+        }
+    }
+    transaction().await
 }
 
 /// What a driver's error means for the event that was being written.

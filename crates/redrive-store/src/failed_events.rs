@@ -1,32 +1,26 @@
 //! `failed_events`: what the persist pipeline could not save, until it can or a person decides.
 
-use std::time::Duration;
-
-use async_trait::async_trait;
 use jiff::Timestamp;
-use redrive_core::dead_letter::{
-    Acted, DeadLetterQueue, Filter, Group, Letter, Listing, Operator, Page, PipelineKind, Stats, Status, Unavailable,
-};
+use redrive_core::dead_letter::{DeadLetterQueue, PipelineKind, Status};
 use redrive_core::event::{MAX_KEY, Refused, WorkId, required, storable};
-use redrive_core::failure::Failure;
+use redrive_core::failure::{Failure, clean};
 use redrive_core::fingerprint::Fingerprint;
 use redrive_core::history::History;
-use redrive_core::lease::{Lease, Settlement};
 use redrive_core::state::FailedEventState;
 
 use crate::act::Act;
+use crate::batch::cut;
+use crate::columns::Columns;
 use crate::database::Database;
-use crate::dead_letters::{Columns, DeadLetters, Times, dead_letter_queue};
+use crate::dead_letters::{DeadLetters, dead_letter_queue};
 use crate::dialect::{Dialect, check_name};
 use crate::error::Error;
-use crate::insert::{Insert, Kind, OnConflict};
-use crate::jobs::count;
-use crate::outbox::index_prefix;
-use crate::queue::{Dead, Done, Queue, Shape, cut};
+use crate::insert::{Insert, Kind, OnConflict, chunks};
+use crate::queue::{Dead, Done, Queue, Shape, work_store};
+use crate::row::Times;
 use crate::schema;
 use crate::statement::{Names, Sql, Statement, sql};
 use crate::value::{Column, Value};
-use crate::work::{Claim, Turn, WorkStore};
 
 /// How often a failed event is retried before a person must act.
 pub const MAX_RETRY_COUNT: u32 = 3;
@@ -46,7 +40,13 @@ pub struct FailedEvent {
 impl FailedEvent {
     /// The event that was created and has now failed.
     #[must_use]
-    pub fn new(key: &str, payload: &str, created_at: Timestamp, failed_at: Timestamp, failure: Failure) -> Self {
+    pub fn new(
+        key: &str,
+        payload: &str,
+        created_at: Timestamp,
+        failed_at: Timestamp,
+        failure: Failure,
+    ) -> Self {
         Self {
             key: key.to_owned(),
             payload: payload.to_owned(),
@@ -131,7 +131,6 @@ pub struct FailedEvents {
 }
 
 const SCHEMA: Sql = sql!(each "failed_events/schema.sql");
-const CHUNK: usize = 1_000;
 const COLUMNS: [(&str, Kind); 12] = [
     ("{key}", Kind::Text),
     ("{payload}", Kind::Text),
@@ -158,15 +157,14 @@ impl FailedEvents {
         check_name("payload column", &options.payload_column)?;
         let dialect = database.dialect();
         let names = Names::new(dialect)
-            .with("table", &options.table)
+            .with_table("table", "table_name", &options.table)
             .with("letters", &options.table)
             .with("letter_id", "id")
             .with("key", &options.key_column)
             .with("payload", &options.payload_column)
             .with_sql("scope", "1 = 1")
-            .with_sql("pipeline", &format!("'{}'", options.pipeline.replace('\'', "''")))
-            .with_sql("created", created(dialect))
-            .with_sql("table_name", &index_prefix(&options.table));
+            .with_sql("known", "1 = 1")
+            .with_literal("pipeline", &options.pipeline);
         Ok(Self {
             insert: Insert::new(&names, dialect, "id", &COLUMNS, OnConflict::Fail),
             queue: Queue::new(database.clone(), &names, &shape(dialect)),
@@ -193,8 +191,11 @@ impl FailedEvents {
             event.check().map_err(|source| Error::Refused { item, source })?;
         }
         let mut ids = Vec::with_capacity(events.len());
+        if events.is_empty() {
+            return Ok(ids);
+        }
         let mut session = self.database.begin().await?;
-        for chunk in events.chunks(CHUNK) {
+        for chunk in chunks(events, |event| event.payload.len()) {
             ids.extend(self.insert.run(&mut session, self.columns(chunk)).await?);
         }
         session.commit().await?;
@@ -226,7 +227,8 @@ impl FailedEvents {
         let pipeline = self.pipeline();
         let code = |event: &FailedEvent| event.failure.code.as_ref().map(|code| cut(&code.to_string(), 100));
         let history = |event: &FailedEvent| {
-            serde_json::to_string(&History::default().with(&event.failure, event.failed_at)).unwrap_or_default()
+            serde_json::to_string(&History::default().with(&event.failure, event.failed_at))
+                .unwrap_or_default()
         };
         vec![
             texts(&|event| event.key.clone()),
@@ -235,7 +237,7 @@ impl FailedEvents {
             ints(&|event| event.failed_at.as_millisecond()),
             ints(&|event| i64::from(event.retry_count)),
             texts(&|event| event.status.column().to_owned()),
-            texts(&|event| event.failure.message.clone()),
+            texts(&|event| clean(&event.failure.message)),
             texts(&|event| event.failure.class.name().to_owned()),
             Column::OptTexts(events.iter().map(code).collect()),
             texts(&|event| cut(&event.failure.kind, 255)),
@@ -245,32 +247,8 @@ impl FailedEvents {
     }
 }
 
-#[async_trait]
-impl WorkStore for FailedEvents {
-    async fn turn(&self, settled: &mut Vec<(Lease, Settlement)>, claim: Option<&Claim>) -> Result<Turn, Error> {
-        self.queue.turn(settled, claim).await
-    }
-
-    async fn extend(&self, leases: &mut [&mut Lease], lease: Duration) -> Result<Vec<WorkId>, Error> {
-        self.queue.extend(leases, lease).await
-    }
-
-    async fn backlog(&self) -> Result<u64, Error> {
-        let text = "SELECT count(*) FROM {table} WHERE status IN ('PENDING', 'PROCESSING')";
-        count(&self.database, &self.names, text).await
-    }
-}
-
+work_store!(FailedEvents);
 dead_letter_queue!(FailedEvents);
-
-/// `created_at` as a time: the founding column counts milliseconds.
-const fn created(dialect: Dialect) -> &'static str {
-    match dialect {
-        Dialect::Postgres => "to_timestamp(created_at / 1000.0)",
-        Dialect::MySql => "CAST(FROM_UNIXTIME(created_at / 1000.0) AS DATETIME(6))",
-        Dialect::Sqlite => "strftime('%Y-%m-%d %H:%M:%f', created_at / 1000.0, 'unixepoch')",
-    }
-}
 
 const WAITING: &str = "t.status IN ('PENDING', 'FAILED')";
 
@@ -286,8 +264,9 @@ fn shape(dialect: Dialect) -> Shape {
         take: "interrupted = (t.status = 'PROCESSING'), status = 'PROCESSING'",
         order: "e.failed_at, e.id",
         in_order: String::new(),
-        work: "id, lease, due_at, id, {pipeline}, NULL, {key}, {payload}, {created}, retry_count, NULL, {interrupted}, \
+        work: "id, lease, due_at, id, {pipeline}, NULL, {key}, {payload}, created_at, retry_count, NULL, {interrupted}, \
                history",
+        created: Times::Millis,
         done: Done::Set(include_str!("../sql/failed_events/done.sql")),
         retry: include_str!("../sql/failed_events/retry.sql"),
         release: include_str!("../sql/failed_events/release.sql"),
@@ -299,7 +278,6 @@ fn dead_letters(database: &Database, names: &Names, options: &FailedEventsOption
     let dialect = database.dialect();
     let columns = Columns {
         id: "t.id",
-        scope: "1 = 1".to_owned(),
         event_type: "{pipeline}",
         key: "t.{key}".to_owned(),
         payload: "t.{payload}".to_owned(),
@@ -330,7 +308,15 @@ fn dead_letters(database: &Database, names: &Names, options: &FailedEventsOption
     let redrive = Act::update(names, dialect, failed, include_str!("../sql/failed_events/redrive.sql"));
     let resolve = Act::update(names, dialect, WAITING, include_str!("../sql/failed_events/resolve.sql"));
     let kind = PipelineKind::Persist;
-    DeadLetters::new(database.clone(), names.clone(), options.pipeline.clone(), kind, columns, redrive, resolve)
+    DeadLetters::new(
+        database.clone(),
+        names.clone(),
+        options.pipeline.clone(),
+        kind,
+        columns,
+        redrive,
+        resolve,
+    )
 }
 
 #[cfg(test)]
@@ -340,7 +326,8 @@ mod tests {
     #[test]
     fn a_failed_event_is_immutable_and_can_be_retried_three_times() {
         let now = Timestamp::UNIX_EPOCH;
-        let first = FailedEvent::new("abc", "https://example.org", now, now, Failure::transient("Timeout", ""));
+        let first =
+            FailedEvent::new("abc", "https://example.org", now, now, Failure::transient("Timeout", ""));
         let third = first.increment_retry().increment_retry().increment_retry();
         assert_eq!((first.retry_count(), third.retry_count()), (0, 3));
         assert!(first.can_retry() && !third.can_retry());

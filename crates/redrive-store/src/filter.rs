@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use redrive_core::dead_letter::{Cursor, Filter};
 use redrive_core::failure::Code;
 
-use crate::dead_letters::{Columns, Times};
+use crate::columns::Columns;
 use crate::dialect::Dialect;
 use crate::value::Value;
 
@@ -27,13 +27,16 @@ impl Where {
             self.and(columns.in_status(status));
         }
         if let Some(event_type) = &filter.event_type {
-            self.and_value(columns.event_type, "=", Value::Text(event_type.clone()));
+            self.and_value(columns.event_type, "=", stored(event_type));
         }
         if let Some(key) = &filter.key {
-            self.and_value(&columns.key, "=", Value::Text(key.clone()));
+            self.and_value(&columns.key, "=", stored(key));
         }
         if let Some(group) = filter.group {
             self.and_value(columns.fingerprint, "=", Value::Text(group.to_string()));
+        }
+        if let Some(class) = &filter.class {
+            self.and_value(columns.class, "=", Value::Text(class.clone()));
         }
         if let Some(code) = &filter.code {
             self.code(columns.code, code);
@@ -42,10 +45,10 @@ impl Where {
             self.contains(columns.message, text);
         }
         if let Some(since) = filter.since {
-            self.and_value(columns.failed_at, ">=", time(columns.times, since));
+            self.and_value(columns.failed_at, ">=", columns.times.value(since));
         }
         if let Some(until) = filter.until {
-            self.and_value(columns.failed_at, "<", time(columns.times, until));
+            self.and_value(columns.failed_at, "<", columns.times.value(until));
         }
         self
     }
@@ -53,7 +56,7 @@ impl Where {
     /// The letters after this place in a list that is newest first.
     pub(crate) fn after(mut self, columns: &Columns, cursor: Cursor) -> Self {
         let at = Timestamp::from_microsecond(cursor.failed_at).unwrap_or(Timestamp::MIN);
-        let at = time(columns.times, at);
+        let at = columns.times.value(at);
         self.and_value(columns.failed_at, "<=", at.clone());
         let earlier = self.parameter(at);
         let lower = self.parameter(Value::Int(cursor.id));
@@ -87,21 +90,23 @@ impl Where {
             true => vec![code.to_owned()],
             false => Code::SCHEMES.iter().map(|scheme| format!("{scheme}:{code}")).collect(),
         };
-        let list: Vec<String> = codes.into_iter().map(|code| self.parameter(Value::Text(code))).collect();
+        let list: Vec<String> = codes.into_iter().map(|code| self.parameter(stored(&code))).collect();
         self.and(&format!("{column} IN ({})", list.join(", ")));
     }
 
     fn contains(&mut self, column: &str, text: &str) {
         let escaped = text.replace('!', "!!").replace('%', "!%").replace('_', "!_");
-        let pattern = self.parameter(Value::Text(format!("%{escaped}%")));
-        let like = if self.dialect == Dialect::Postgres { "ILIKE" } else { "LIKE" };
-        self.and(&format!("{column} {like} {pattern} ESCAPE '!'"));
+        let pattern = self.parameter(stored(&format!("%{escaped}%")));
+        // MySQL's own columns are binary, so that keys are exact; this is the one that is not.
+        self.and(&match self.dialect {
+            Dialect::Postgres => format!("{column} ILIKE {pattern} ESCAPE '!'"),
+            Dialect::MySql => format!("LOWER({column}) LIKE LOWER({pattern}) ESCAPE '!'"),
+            Dialect::Sqlite => format!("{column} LIKE {pattern} ESCAPE '!'"),
+        });
     }
 }
 
-fn time(times: Times, at: Timestamp) -> Value {
-    match times {
-        Times::Native => Value::Time(at),
-        Times::Millis => Value::Int(at.as_millisecond()),
-    }
+/// What is asked for, in the spelling of what is kept: no stored text has a NUL.
+fn stored(text: &str) -> Value {
+    Value::Text(text.replace('\0', "\u{FFFD}"))
 }

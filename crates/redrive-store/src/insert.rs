@@ -2,6 +2,8 @@
 //!
 //! Postgres reads one array per column, SQLite one JSON document. MySQL gets a plain list of rows:
 //! only then are the new numbers consecutive, so that they are known without asking.
+//! Where a row may be there already, MySQL has no way to skip it that also says so (the drivers ask
+//! for found rows, not changed ones): the batch is refused as a whole, then tried row by row.
 
 use redrive_core::event::WorkId;
 
@@ -22,6 +24,37 @@ pub(crate) enum Kind {
     After,
 }
 
+/// The most rows that one statement inserts.
+const MAX_ROWS: usize = 1_000;
+/// About the most bytes: MySQL takes 16 MiB at once, unless it is told otherwise.
+const MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// How many of the items go into each statement, given the size of each in bytes.
+pub(crate) fn portions(sizes: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut portions = Vec::new();
+    let (mut rows, mut bytes) = (0, 0);
+    for size in sizes {
+        if rows == MAX_ROWS || (rows > 0 && bytes + size > MAX_BYTES) {
+            portions.push(rows);
+            (rows, bytes) = (0, 0);
+        }
+        rows += 1;
+        bytes += size;
+    }
+    portions.extend((rows > 0).then_some(rows));
+    portions
+}
+
+/// The items, in the portions of [`portions`].
+pub(crate) fn chunks<T>(items: &[T], size: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
+    let mut rest = items;
+    portions(items.iter().map(size)).into_iter().map(move |count| {
+        let (chunk, later) = rest.split_at(count);
+        rest = later;
+        chunk
+    })
+}
+
 /// What to do with a row that a unique index refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnConflict {
@@ -34,9 +67,9 @@ pub(crate) enum OnConflict {
 pub(crate) struct Insert {
     dialect: Dialect,
     columns: Vec<(&'static str, Kind)>,
+    on_conflict: OnConflict,
     /// Everything, or for MySQL what comes before the rows.
     text: String,
-    suffix: String,
 }
 
 impl Insert {
@@ -50,20 +83,17 @@ impl Insert {
     ) -> Self {
         let list = columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
         let head = format!("INSERT INTO {{table}} ({list})");
-        let skip = match (on_conflict, dialect) {
-            (OnConflict::Fail, _) => String::new(),
-            (OnConflict::Skip, Dialect::MySql) => format!(" ON DUPLICATE KEY UPDATE {id} = {id}"),
-            (OnConflict::Skip, _) => " ON CONFLICT DO NOTHING".to_owned(),
+        let skip = match on_conflict {
+            OnConflict::Fail => "",
+            OnConflict::Skip => " ON CONFLICT DO NOTHING",
         };
-        let (text, suffix) = match dialect {
-            Dialect::Postgres => (format!("{head} {}{skip} RETURNING {id}", from_arrays(columns)), String::new()),
+        let text = match dialect {
+            Dialect::Postgres => format!("{head} {}{skip} RETURNING {id}", from_arrays(columns)),
             // WHERE true: without it SQLite takes ON CONFLICT for a join condition.
-            Dialect::Sqlite => {
-                (format!("{head} {} WHERE true{skip} RETURNING {id}", from_json(columns)), String::new())
-            }
-            Dialect::MySql => (format!("{head} VALUES "), skip),
+            Dialect::Sqlite => format!("{head} {} WHERE true{skip} RETURNING {id}", from_json(columns)),
+            Dialect::MySql => format!("{head} VALUES "),
         };
-        Self { dialect, columns: columns.to_vec(), text: names.fill(&text), suffix }
+        Self { dialect, columns: columns.to_vec(), on_conflict, text: names.fill(&text) }
     }
 
     /// Inserts the rows and returns their numbers, ascending; none for those that were skipped.
@@ -81,22 +111,45 @@ impl Insert {
     }
 
     async fn run_mysql(&self, session: &mut Session, columns: Vec<Column>) -> Result<Vec<WorkId>, Error> {
-        let mut cells: Vec<_> = columns.into_iter().map(|column| column.into_values().into_iter()).collect();
-        let count = cells.first().map_or(0, ExactSizeIterator::len);
-        let mut values = Vec::with_capacity(count * cells.len());
-        for _ in 0..count {
-            values.extend(cells.iter_mut().filter_map(Iterator::next));
+        let rows = transposed(columns);
+        if self.on_conflict == OnConflict::Fail {
+            return self.insert_mysql(session, rows.len(), rows.into_iter().flatten().collect()).await;
         }
-        let statement = Statement::new(self.dialect, &self.mysql_text(count));
+        match self.insert_mysql(session, rows.len(), rows.concat()).await {
+            Err(error) if error.is_duplicate_in_mysql() => self.insert_mysql_singly(session, rows).await,
+            inserted => inserted,
+        }
+    }
+
+    async fn insert_mysql(
+        &self,
+        session: &mut Session,
+        rows: usize,
+        values: Vec<Value>,
+    ) -> Result<Vec<WorkId>, Error> {
+        let statement = Statement::new(self.dialect, &self.mysql_text(rows));
         let inserted = session.run(&statement, values).await?;
-        if inserted == 0 {
-            return Ok(Vec::new());
-        }
         let asked = Statement::new(self.dialect, "SELECT LAST_INSERT_ID(), @@auto_increment_increment");
         let rows = session.rows(&asked, Vec::new()).await?;
         let row = rows.first().expect("invariant: a SELECT without FROM has one row");
         let (first, step) = (row.int(0)?, row.int(1)?);
         Ok((0..i64::try_from(inserted).unwrap_or(0)).map(|n| WorkId(first + n * step)).collect())
+    }
+
+    /// A refused row undoes its own statement only: the transaction goes on.
+    async fn insert_mysql_singly(
+        &self,
+        session: &mut Session,
+        rows: Vec<Vec<Value>>,
+    ) -> Result<Vec<WorkId>, Error> {
+        let mut ids = Vec::new();
+        for row in rows {
+            match self.insert_mysql(session, 1, row).await {
+                Err(error) if error.is_duplicate_in_mysql() => {}
+                inserted => ids.extend(inserted?),
+            }
+        }
+        Ok(ids)
     }
 
     fn mysql_text(&self, rows: usize) -> String {
@@ -106,8 +159,15 @@ impl Insert {
         };
         let row = self.columns.iter().map(|(_, kind)| cell(kind)).collect::<Vec<_>>().join(", ");
         let rows = vec![format!("({row})"); rows].join(", ");
-        format!("{}{rows}{}", self.text, self.suffix)
+        format!("{}{rows}", self.text)
     }
+}
+
+/// The rows of a batch, each as the parameters of its own.
+fn transposed(columns: Vec<Column>) -> Vec<Vec<Value>> {
+    let mut cells: Vec<_> = columns.into_iter().map(|column| column.into_values().into_iter()).collect();
+    let rows = cells.first().map_or(0, ExactSizeIterator::len);
+    (0..rows).map(|_| cells.iter_mut().filter_map(Iterator::next).collect()).collect()
 }
 
 fn from_arrays(columns: &[(&str, Kind)]) -> String {
@@ -140,4 +200,18 @@ fn from_json(columns: &[(&str, Kind)]) -> String {
     };
     let cells = columns.iter().enumerate().map(cell).collect::<Vec<_>>().join(", ");
     format!("SELECT {cells} FROM json_each($1)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_cut_by_rows_and_by_bytes_and_a_large_item_goes_alone() {
+        assert_eq!(portions(std::iter::empty()), Vec::<usize>::new());
+        assert_eq!(portions(std::iter::repeat_n(1, 2_500)), [1_000, 1_000, 500]);
+        assert_eq!(portions([10, 2 * MAX_BYTES, 10].into_iter()), [1, 1, 1]);
+        let items = [1, MAX_BYTES, 2];
+        assert_eq!(chunks(&items, |size| *size).collect::<Vec<_>>(), [&[1][..], &[MAX_BYTES], &[2]]);
+    }
 }

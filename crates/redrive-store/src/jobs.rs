@@ -2,29 +2,24 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-use jiff::Timestamp;
-use redrive_core::dead_letter::{
-    Acted, Filter, Group, Letter, Listing, Operator, Page, PipelineKind, Stats, Status, Unavailable,
-};
+use redrive_core::dead_letter::{PipelineKind, Status};
 use redrive_core::event::{MAX_KEY, Refused, WorkId, required, storable};
-use redrive_core::lease::{Lease, Settlement};
 use redrive_core::state::JobState;
 use serde::{Deserialize, Serialize};
 
 use crate::act::Act;
+use crate::batch::whole_micros;
+use crate::columns::Columns;
 use crate::database::Database;
-use crate::dead_letters::{Columns, DeadLetters, Times, dead_letter_queue};
+use crate::dead_letters::{DeadLetters, dead_letter_queue};
 use crate::dialect::{Dialect, check_name};
-use crate::error::Error;
-use crate::insert::{Insert, Kind, OnConflict};
-use crate::outbox::index_prefix;
-use crate::queue::{Dead, Done, Queue, Shape};
+use crate::error::{Error, again};
+use crate::insert::{Insert, Kind, OnConflict, chunks};
+use crate::queue::{Dead, Done, Queue, Shape, work_store};
+use crate::row::Times;
 use crate::schema;
-use crate::session::Session;
 use crate::statement::{Names, Sql, Statement, sql};
 use crate::value::{Column, Value};
-use crate::work::{Claim, Turn, WorkStore};
 
 /// How a job queue is set up.
 #[derive(Debug, Clone)]
@@ -111,9 +106,6 @@ pub struct Jobs {
 
 const SCHEMA: Sql = sql!(each "jobs/schema.sql");
 
-/// The most jobs that one statement inserts.
-const CHUNK: usize = 1_000;
-
 const COLUMNS: [(&str, Kind); 6] = [
     ("{key}", Kind::Text),
     ("payload", Kind::Text),
@@ -133,13 +125,18 @@ impl Jobs {
         check_name("subject column", &options.subject_column)?;
         let dialect = database.dialect();
         let names = Names::new(dialect)
-            .with("table", &options.table)
+            .with_table("table", "table_name", &options.table)
             .with("letters", &options.table)
             .with("letter_id", "job_id")
             .with("key", &options.subject_column)
             .with_sql("scope", SCOPE)
-            .with_sql("pipeline", &format!("'{}'", options.pipeline.replace('\'', "''")))
-            .with_sql("table_name", &index_prefix(&options.table));
+            // One that was redriven was a letter, and is none now.
+            .with_sql("known", "({scope} OR t.redrive_count > 0)")
+            .with_literal("pipeline", &options.pipeline)
+            .with_sql("attempt", "COALESCE(t.retry_count, 0) + 1")
+            // A limit that another program left out must not mean that there is none.
+            .with_sql("default_limit", &options.max_retries.min(i32::MAX as u32).to_string())
+            .with_sql("limit", "COALESCE(t.max_retries, {default_limit})");
         Ok(Self {
             insert: Insert::new(&names, dialect, "job_id", &COLUMNS, OnConflict::Fail),
             insert_unique: Insert::new(&names, dialect, "job_id", &COLUMNS, OnConflict::Skip),
@@ -151,12 +148,20 @@ impl Jobs {
         })
     }
 
+    /// The Postgres channel on which inserts are announced.
+    #[must_use]
+    pub fn channel(&self) -> String {
+        self.names.fill("redrive_{table_name}")
+    }
+
     /// Makes the table, or adds to the application's own what it lacks.
     ///
     /// # Errors
     /// [`Error`] when the store cannot be reached or refuses.
     pub async fn migrate(&self) -> Result<(), Error> {
-        schema::migrate(&self.database, &self.names, &[self.names.text(SCHEMA)]).await
+        let mut files = vec![self.names.text(SCHEMA)];
+        files.extend(schema::notify(self.database.dialect()));
+        schema::migrate(&self.database, &self.names, &files).await
     }
 
     /// Adds jobs, all or none, and says in the same order what became of each.
@@ -167,23 +172,8 @@ impl Jobs {
         for (item, job) in jobs.iter().enumerate() {
             job.check().map_err(|source| Error::Refused { item, source })?;
         }
-        let mut session = self.database.begin().await?;
-        let mut enqueued = Vec::with_capacity(jobs.len());
-        let mut plain = Vec::new();
-        for job in jobs {
-            if job.unique_key.is_none() && plain.len() < CHUNK {
-                plain.push(job);
-                continue;
-            }
-            enqueued.extend(self.insert_plain(&mut session, std::mem::take(&mut plain)).await?);
-            match job.unique_key.is_none() {
-                true => plain.push(job),
-                false => enqueued.push(self.insert_one(&mut session, job).await?),
-            }
-        }
-        enqueued.extend(self.insert_plain(&mut session, plain).await?);
-        session.commit().await?;
-        Ok(enqueued)
+        let jobs = &jobs;
+        again(move || self.insert_all(jobs)).await
     }
 
     /// Where a job is now.
@@ -212,65 +202,42 @@ impl Jobs {
         self.database.change(&Statement::new(self.database.dialect(), &text), values).await.map(drop)
     }
 
-    async fn insert_plain(&self, session: &mut Session, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, Error> {
-        if jobs.is_empty() {
-            return Ok(Vec::new());
+    async fn insert_all(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {
+        let mut session = self.database.begin().await?;
+        let mut enqueued = Vec::with_capacity(jobs.len());
+        // Those with a unique key go one by one: each must be told whether it was added.
+        for run in jobs.chunk_by(|one, next| one.unique_key.is_none() && next.unique_key.is_none()) {
+            if run.iter().any(|job| job.unique_key.is_some()) {
+                let added = self.insert_unique.run(&mut session, self.columns(run)).await?;
+                enqueued.push(added.first().map_or(Enqueued::Duplicate, |id| Enqueued::Added(*id)));
+                continue;
+            }
+            for chunk in chunks(run, |job| job.payload.len()) {
+                let added = self.insert.run(&mut session, self.columns(chunk)).await?;
+                enqueued.extend(added.into_iter().map(Enqueued::Added));
+            }
         }
-        let ids = self.insert.run(session, self.columns(jobs)).await?;
-        Ok(ids.into_iter().map(Enqueued::Added).collect())
+        session.commit().await?;
+        Ok(enqueued)
     }
 
-    async fn insert_one(&self, session: &mut Session, job: NewJob) -> Result<Enqueued, Error> {
-        let ids = self.insert_unique.run(session, self.columns(vec![job])).await?;
-        Ok(ids.first().map_or(Enqueued::Duplicate, |id| Enqueued::Added(*id)))
-    }
-
-    fn columns(&self, jobs: Vec<NewJob>) -> Vec<Column> {
-        let limit = |job: &NewJob| i64::from(job.max_retries.unwrap_or(self.max_retries).min(i32::MAX as u32));
-        let delay = |job: &NewJob| i64::try_from(job.delay.as_micros()).unwrap_or(i64::MAX);
-        let priority = jobs.iter().map(|job| i64::from(job.priority)).collect();
-        let delay = jobs.iter().map(delay).collect();
-        let limit = jobs.iter().map(limit).collect();
-        let (mut subject, mut payload, mut unique_key) = (Vec::new(), Vec::new(), Vec::new());
-        for job in jobs {
-            subject.push(job.subject);
-            payload.push(job.payload);
-            unique_key.push(job.unique_key);
-        }
+    fn columns(&self, jobs: &[NewJob]) -> Vec<Column> {
+        let texts = |of: &dyn Fn(&NewJob) -> String| Column::Texts(jobs.iter().map(of).collect());
+        let ints = |of: &dyn Fn(&NewJob) -> i64| Column::Ints(jobs.iter().map(of).collect());
+        let limit = |job: &NewJob| job.max_retries.unwrap_or(self.max_retries).min(i32::MAX as u32);
         vec![
-            Column::Texts(subject),
-            Column::Texts(payload),
-            Column::Ints(priority),
-            Column::Ints(delay),
-            Column::Ints(limit),
-            Column::OptTexts(unique_key),
+            texts(&|job| job.subject.clone()),
+            texts(&|job| job.payload.clone()),
+            ints(&|job| i64::from(job.priority)),
+            ints(&|job| whole_micros(job.delay)),
+            ints(&|job| i64::from(limit(job))),
+            Column::OptTexts(jobs.iter().map(|job| job.unique_key.clone()).collect()),
         ]
     }
 }
 
-#[async_trait]
-impl WorkStore for Jobs {
-    async fn turn(&self, settled: &mut Vec<(Lease, Settlement)>, claim: Option<&Claim>) -> Result<Turn, Error> {
-        self.queue.turn(settled, claim).await
-    }
-
-    async fn extend(&self, leases: &mut [&mut Lease], lease: Duration) -> Result<Vec<WorkId>, Error> {
-        self.queue.extend(leases, lease).await
-    }
-
-    async fn backlog(&self) -> Result<u64, Error> {
-        count(&self.database, &self.names, "SELECT count(*) FROM {table} WHERE status IN ('pending', 'running')").await
-    }
-}
-
+work_store!(Jobs);
 dead_letter_queue!(Jobs);
-
-/// The single number that a statement returns.
-pub(crate) async fn count(database: &Database, names: &Names, text: &str) -> Result<u64, Error> {
-    let statement = Statement::new(database.dialect(), &names.fill(text));
-    let rows = database.rows(&statement, Vec::new()).await?;
-    Ok(rows.first().map(|row| row.int(0)).transpose()?.and_then(|count| u64::try_from(count).ok()).unwrap_or(0))
-}
 
 const SCOPE: &str = "t.status IN ('failed', 'dead_letter')";
 const WAITING: &str = "t.status IN ('failed', 'dead_letter') AND t.resolved_at IS NULL";
@@ -287,8 +254,9 @@ fn shape(dialect: Dialect) -> Shape {
         take: "interrupted = (t.status = 'running'), status = 'running', started_at = {now}",
         order: "e.priority, e.due_at, e.job_id",
         in_order: String::new(),
-        work: "job_id, lease, due_at, job_id, {pipeline}, NULL, {key}, payload, created_at, retry_count, max_retries, \
-               {interrupted}, history",
+        work: "job_id, lease, due_at, job_id, {pipeline}, NULL, {key}, payload, created_at, retry_count, \
+               COALESCE(max_retries, {default_limit}), {interrupted}, history",
+        created: Times::Native,
         done: Done::Set(include_str!("../sql/jobs/done.sql")),
         retry: include_str!("../sql/jobs/retry.sql"),
         release: include_str!("../sql/jobs/release.sql"),
@@ -300,7 +268,6 @@ fn dead_letters(database: &Database, names: &Names, options: &JobsOptions) -> De
     let dialect = database.dialect();
     let columns = Columns {
         id: "t.job_id",
-        scope: SCOPE.to_owned(),
         event_type: "{pipeline}",
         key: "t.{key}".to_owned(),
         payload: "t.payload".to_owned(),
@@ -333,5 +300,13 @@ fn dead_letters(database: &Database, names: &Names, options: &JobsOptions) -> De
     let redrive = Act::update(names, dialect, WAITING, include_str!("../sql/jobs/redrive.sql"));
     let resolve = Act::update(names, dialect, WAITING, include_str!("../sql/jobs/resolve.sql"));
     let kind = PipelineKind::Jobs;
-    DeadLetters::new(database.clone(), names.clone(), options.pipeline.clone(), kind, columns, redrive, resolve)
+    DeadLetters::new(
+        database.clone(),
+        names.clone(),
+        options.pipeline.clone(),
+        kind,
+        columns,
+        redrive,
+        resolve,
+    )
 }

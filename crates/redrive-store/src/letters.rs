@@ -1,32 +1,26 @@
 //! Letters that redrive keeps itself: handed in by a service, or indexed from a topic.
 
-use std::time::Duration;
-
-use async_trait::async_trait;
 use jiff::Timestamp;
-use redrive_core::dead_letter::{
-    Acted, DeadLetterQueue, Filter, Group, Letter, Listing, Operator, Origin, Page, PipelineKind, Stats, Status,
-    Unavailable,
-};
+use redrive_core::dead_letter::{DeadLetterQueue, Origin, PipelineKind, Status};
 use redrive_core::event::{MAX_KEY, MAX_TYPE, Refused, WorkId, required, storable};
-use redrive_core::failure::Failure;
+use redrive_core::failure::{Failure, clean};
 use redrive_core::fingerprint::Fingerprint;
 use redrive_core::history::History;
-use redrive_core::lease::{Lease, Settlement};
 use redrive_core::state::LetterState;
 
 use crate::act::Act;
+use crate::batch::cut;
+use crate::columns::Columns;
 use crate::database::Database;
-use crate::dead_letters::{Columns, DeadLetters, Times, dead_letter_queue};
+use crate::dead_letters::{DeadLetters, dead_letter_queue};
 use crate::dialect::Dialect;
-use crate::error::Error;
-use crate::insert::{Insert, Kind, OnConflict};
-use crate::jobs::count;
-use crate::queue::{Dead, Done, Queue, Shape, cut};
+use crate::error::{Error, again};
+use crate::insert::{Insert, Kind, OnConflict, chunks};
+use crate::queue::{Dead, Done, Queue, Shape, work_store};
+use crate::row::Times;
 use crate::schema;
 use crate::statement::{Names, Sql, Statement, sql};
 use crate::value::{Column, Value};
-use crate::work::{Claim, Turn, WorkStore};
 
 /// A letter on its way in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +50,12 @@ pub struct NewLetter {
 }
 
 impl NewLetter {
+    /// About how many bytes it takes on its way; SQLite is told bytes in hex.
+    fn size(&self) -> usize {
+        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + 4 * value.len()).sum();
+        2 * self.payload.len() + headers
+    }
+
     fn check(&self) -> Result<(), Refused> {
         required("source", &self.source, MAX_KEY)?;
         storable("event_type", &self.event_type, MAX_TYPE)?;
@@ -75,7 +75,6 @@ pub struct Letters {
 }
 
 const SCHEMA: Sql = sql!(each "letters/schema.sql");
-const CHUNK: usize = 500;
 const COLUMNS: [(&str, Kind); 18] = [
     ("pipeline", Kind::Text),
     ("kind", Kind::Text),
@@ -102,14 +101,13 @@ impl Letters {
     #[must_use]
     pub fn new(database: Database, pipeline: &str, kind: PipelineKind) -> Self {
         let dialect = database.dialect();
-        let quoted = format!("'{}'", pipeline.replace('\'', "''"));
         let names = Names::new(dialect)
-            .with("table", "redrive_letter")
+            .with_table("table", "table_name", "redrive_letter")
             .with("letters", "redrive_letter")
             .with("letter_id", "id")
-            .with_sql("pipeline", &quoted)
+            .with_literal("pipeline", pipeline)
             .with_sql("scope", SCOPE)
-            .with_sql("table_name", "redrive_letter");
+            .with_sql("known", SCOPE);
         Self {
             insert: Insert::new(&names, dialect, "id", &COLUMNS, OnConflict::Skip),
             queue: Queue::new(database.clone(), &names, &shape(dialect)),
@@ -136,13 +134,25 @@ impl Letters {
         for (item, letter) in letters.iter().enumerate() {
             letter.check().map_err(|source| Error::Refused { item, source })?;
         }
+        again(move || self.insert_all(letters)).await
+    }
+
+    async fn insert_all(&self, letters: &[NewLetter]) -> Result<usize, Error> {
         let mut added = 0;
         let mut session = self.database.begin().await?;
-        for chunk in letters.chunks(CHUNK) {
+        for chunk in chunks(letters, NewLetter::size) {
             added += self.insert.run(&mut session, self.columns(chunk)).await?.len();
         }
         session.commit().await?;
         Ok(added)
+    }
+
+    /// The number of the letter from this source; for the conformance suite.
+    pub(crate) async fn number_of(&self, source: &str) -> Result<Option<WorkId>, Error> {
+        let text = self.names.fill("SELECT t.id FROM {table} AS t WHERE {scope} AND t.source = $1");
+        let statement = Statement::new(self.database.dialect(), &text);
+        let rows = self.database.rows(&statement, vec![Value::Text(source.to_owned())]).await?;
+        rows.first().map(|row| row.int(0).map(WorkId)).transpose()
     }
 
     /// Where a letter is now.
@@ -168,7 +178,8 @@ impl Letters {
 
     fn columns(&self, letters: &[NewLetter]) -> Vec<Column> {
         let texts = |of: &dyn Fn(&NewLetter) -> String| Column::Texts(letters.iter().map(of).collect());
-        let opt = |of: &dyn Fn(&NewLetter) -> Option<String>| Column::OptTexts(letters.iter().map(of).collect());
+        let opt =
+            |of: &dyn Fn(&NewLetter) -> Option<String>| Column::OptTexts(letters.iter().map(of).collect());
         let pipeline = self.pipeline();
         let history = |letter: &NewLetter| History::default().with(&letter.failure, letter.failed_at);
         vec![
@@ -181,7 +192,7 @@ impl Letters {
             texts(&|letter| serde_json::to_string(&letter.headers).unwrap_or_default()),
             texts(&|letter| serde_json::to_string(&letter.origin).unwrap_or_default()),
             opt(&|letter| letter.target.clone()),
-            texts(&|letter| letter.failure.message.clone()),
+            texts(&|letter| clean(&letter.failure.message)),
             texts(&|letter| letter.failure.class.name().to_owned()),
             opt(&|letter| letter.failure.code.as_ref().map(|code| cut(&code.to_string(), 100))),
             texts(&|letter| cut(&letter.failure.kind, 255)),
@@ -194,22 +205,7 @@ impl Letters {
     }
 }
 
-#[async_trait]
-impl WorkStore for Letters {
-    async fn turn(&self, settled: &mut Vec<(Lease, Settlement)>, claim: Option<&Claim>) -> Result<Turn, Error> {
-        self.queue.turn(settled, claim).await
-    }
-
-    async fn extend(&self, leases: &mut [&mut Lease], lease: Duration) -> Result<Vec<WorkId>, Error> {
-        self.queue.extend(leases, lease).await
-    }
-
-    async fn backlog(&self) -> Result<u64, Error> {
-        let text = "SELECT count(*) FROM {table} AS t WHERE {scope} AND t.state IN ('queued', 'sending')";
-        count(&self.database, &self.names, text).await
-    }
-}
-
+work_store!(Letters);
 dead_letter_queue!(Letters);
 
 const SCOPE: &str = "t.pipeline = {pipeline}";
@@ -220,7 +216,9 @@ fn shape(dialect: Dialect) -> Shape {
         id: "id",
         live: match dialect {
             Dialect::MySql => "e.pipeline = {pipeline} AND e.live = 1",
-            Dialect::Postgres | Dialect::Sqlite => "e.pipeline = {pipeline} AND e.state IN ('queued', 'sending')",
+            Dialect::Postgres | Dialect::Sqlite => {
+                "e.pipeline = {pipeline} AND e.state IN ('queued', 'sending')"
+            }
         },
         leased: "e.state = 'sending'",
         held: "t.state = 'sending'",
@@ -229,6 +227,7 @@ fn shape(dialect: Dialect) -> Shape {
         in_order: String::new(),
         work: "id, lease, due_at, id, event_type, target, event_key, payload, created_at, retry_count, NULL, \
                {interrupted}, history",
+        created: Times::Native,
         done: Done::Set(include_str!("../sql/letters/done.sql")),
         retry: include_str!("../sql/letters/retry.sql"),
         release: include_str!("../sql/letters/release.sql"),
@@ -240,7 +239,6 @@ fn dead_letters(database: &Database, names: &Names, pipeline: &str, kind: Pipeli
     let dialect = database.dialect();
     let columns = Columns {
         id: "t.id",
-        scope: SCOPE.to_owned(),
         event_type: "t.event_type",
         key: "t.event_key".to_owned(),
         payload: "t.payload".to_owned(),

@@ -14,6 +14,8 @@
 
 mod act;
 mod audit;
+mod batch;
+mod columns;
 mod database;
 mod dead_letters;
 mod dialect;

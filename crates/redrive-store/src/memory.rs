@@ -81,8 +81,15 @@ impl<M: Machine + Send> Memory<M> {
             key: event.aggregate_id,
             payload: event.payload.into_bytes(),
             created_at: Timestamp::now(),
+            attempt: 1,
         };
-        let work = Work { event, retry_count: 0, max_retries: None, interrupted: false, history: Default::default() };
+        let work = Work {
+            event,
+            retry_count: 0,
+            max_retries: None,
+            interrupted: false,
+            history: Default::default(),
+        };
         insert(&mut self.rows(), work)
     }
 
@@ -136,13 +143,18 @@ impl<M: Machine> Entry<M> {
         self.fence += 1;
         self.due = later(claim.lease);
         self.work.interrupted = taken_over.is_some();
+        self.work.event.attempt = self.work.retry_count + 1;
         Some((Lease::new(self.work.event.id, self.fence, until(claim.lease)), self.work.clone()))
     }
 }
 
 #[async_trait]
 impl<M: Machine + Send + Sync> WorkStore for Memory<M> {
-    async fn turn(&self, settled: &mut Vec<(Lease, Settlement)>, claim: Option<&Claim>) -> Result<Turn, Error> {
+    async fn turn(
+        &self,
+        settled: &mut Vec<(Lease, Settlement)>,
+        claim: Option<&Claim>,
+    ) -> Result<Turn, Error> {
         let mut rows = self.rows();
         let mut turn = Turn::default();
         for (lease, settlement) in settled.drain(..) {
@@ -154,7 +166,8 @@ impl<M: Machine + Send + Sync> WorkStore for Memory<M> {
         if let Some(claim) = claim {
             let mut due: Vec<_> = rows.values_mut().collect();
             due.sort_by_key(|entry| (entry.due, entry.work.event.id));
-            turn.claimed = due.into_iter().filter_map(|entry| entry.claim(claim)).take(claim.limit as usize).collect();
+            turn.claimed =
+                due.into_iter().filter_map(|entry| entry.claim(claim)).take(claim.limit as usize).collect();
             turn.claimed.sort_unstable_by_key(|(lease, _)| lease.work());
         }
         Ok(turn)
@@ -174,6 +187,13 @@ impl<M: Machine + Send + Sync> WorkStore for Memory<M> {
             }
         }
         Ok(lost)
+    }
+
+    async fn recall(&self, lease: &Lease) -> Result<Option<Work>, Error> {
+        let rows = self.rows();
+        let held = rows.get(&lease.work()).filter(|row| row.fence == lease.fence());
+        let held = held.filter(|row| row.state.next(Step::Succeed).is_some());
+        Ok(held.map(|row| Work { interrupted: false, ..row.work.clone() }))
     }
 
     async fn backlog(&self) -> Result<u64, Error> {

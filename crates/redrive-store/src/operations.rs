@@ -5,11 +5,11 @@
 
 use jiff::Timestamp;
 use redrive_core::dead_letter::{LetterId, Operator};
-use redrive_core::failure::clean;
 use redrive_core::event::WorkId;
+use redrive_core::failure::clean;
 
 use crate::database::Database;
-use crate::error::Error;
+use crate::error::{Error, again};
 use crate::insert::{Insert, Kind, OnConflict};
 use crate::row::Row;
 use crate::schema;
@@ -97,10 +97,13 @@ pub struct Operations {
     names: Names,
     insert: Insert,
     insert_items: Insert,
+    mark: Statement,
 }
 
 const SCHEMA: Sql = sql!(each "console/operations.sql");
-const CHUNK: usize = 1_000;
+const MARK: Sql = sql!(each "console/mark.sql");
+/// The most letters that one statement freezes or marks; refusals may be long.
+const CHUNK: usize = 500;
 const SELECT: &str = "SELECT o.id, o.action, o.operator, o.note, o.request, o.state, o.reason, o.created_at, \
     (SELECT count(*) FROM {items} AS i WHERE i.operation_id = o.id), \
     (SELECT count(*) FROM {items} AS i WHERE i.operation_id = o.id AND i.outcome = 'done'), \
@@ -111,18 +114,16 @@ impl Operations {
     #[must_use]
     pub fn new(database: Database) -> Self {
         let dialect = database.dialect();
-        let names = Names::new(dialect).with("table", "redrive_operation").with("items", "redrive_operation_item");
-        let columns = [
-            ("action", Kind::Text),
-            ("operator", Kind::Text),
-            ("note", Kind::Text),
-            ("request", Kind::Text),
-        ];
+        let names =
+            Names::new(dialect).with("table", "redrive_operation").with("items", "redrive_operation_item");
+        let columns =
+            [("action", Kind::Text), ("operator", Kind::Text), ("note", Kind::Text), ("request", Kind::Text)];
         let items = [("operation_id", Kind::Int), ("letter_id", Kind::Text)];
         let item_names = Names::new(dialect).with("table", "redrive_operation_item");
         Self {
             insert: Insert::new(&names, dialect, "id", &columns, OnConflict::Fail),
             insert_items: Insert::new(&item_names, dialect, "id", &items, OnConflict::Skip),
+            mark: names.statement(MARK),
             names,
             database,
         }
@@ -140,27 +141,29 @@ impl Operations {
     ///
     /// # Errors
     /// [`Error`] when the store cannot be reached.
-    pub async fn open(&self, action: &str, operator: &Operator, note: &str, request: &str) -> Result<i64, Error> {
+    pub async fn open(
+        &self,
+        action: &str,
+        operator: &Operator,
+        note: &str,
+        request: &str,
+    ) -> Result<i64, Error> {
         let text = |text: &str| Column::Texts(vec![clean(text)]);
-        let row = vec![text(action), text(operator.name()), text(note), Column::Texts(vec![request.to_owned()])];
+        let row =
+            vec![text(action), text(operator.name()), text(note), Column::Texts(vec![request.to_owned()])];
         let mut session = self.database.begin().await?;
         let ids = self.insert.run(&mut session, row).await?;
         session.commit().await?;
         Ok(ids.first().map_or(0, |WorkId(id)| *id))
     }
 
-    /// Adds letters to the set of an operation; one that is in it already stays in it once.
+    /// Adds letters to the set of an operation; one that is in it already stays in it once. Says
+    /// whether it did: an operation that has left [`OperationState::Freezing`] takes no newcomers.
     ///
     /// # Errors
     /// [`Error`] when the store cannot be reached.
-    pub async fn freeze(&self, operation: i64, letters: &[LetterId]) -> Result<(), Error> {
-        let mut session = self.database.begin().await?;
-        for chunk in letters.chunks(CHUNK) {
-            let ids = chunk.iter().map(ToString::to_string).collect();
-            let rows = vec![Column::Ints(vec![operation; chunk.len()]), Column::Texts(ids)];
-            self.insert_items.run(&mut session, rows).await?;
-        }
-        session.commit().await
+    pub async fn freeze(&self, operation: i64, letters: &[LetterId]) -> Result<bool, Error> {
+        again(move || self.freeze_all(operation, letters)).await
     }
 
     /// Moves an operation to another state, and says whether it did: a state that it cannot go to
@@ -168,7 +171,12 @@ impl Operations {
     ///
     /// # Errors
     /// [`Error`] when the store cannot be reached.
-    pub async fn become_state(&self, operation: i64, next: OperationState, reason: &str) -> Result<bool, Error> {
+    pub async fn become_state(
+        &self,
+        operation: i64,
+        next: OperationState,
+        reason: &str,
+    ) -> Result<bool, Error> {
         let from: Vec<String> = OperationState::ALL
             .into_iter()
             .filter(|state| state.can_become(next))
@@ -181,7 +189,8 @@ impl Operations {
             "UPDATE {{table}} SET state = $1, reason = $2, updated_at = {{now}} WHERE id = $3 AND state IN ({})",
             from.join(", ")
         ));
-        let values = vec![Value::Text(next.name().to_owned()), Value::Text(clean(reason)), Value::Int(operation)];
+        let values =
+            vec![Value::Text(next.name().to_owned()), Value::Text(clean(reason)), Value::Int(operation)];
         Ok(self.database.change(&Statement::new(self.database.dialect(), &text), values).await? > 0)
     }
 
@@ -204,23 +213,7 @@ impl Operations {
     /// # Errors
     /// [`Error`] when the store cannot be reached.
     pub async fn mark(&self, operation: i64, letters: &[(LetterId, Option<String>)]) -> Result<(), Error> {
-        let text = self.names.fill(
-            "UPDATE {items} SET outcome = $1, reason = $2 \
-             WHERE operation_id = $3 AND letter_id = $4 AND outcome = 'waiting'",
-        );
-        let statement = Statement::new(self.database.dialect(), &text);
-        let mut session = self.database.begin().await?;
-        for (letter, refusal) in letters {
-            let outcome = if refusal.is_none() { "done" } else { "refused" };
-            let values = vec![
-                Value::Text(outcome.to_owned()),
-                Value::OptText(refusal.as_deref().map(clean)),
-                Value::Int(operation),
-                Value::Text(letter.to_string()),
-            ];
-            session.run(&statement, values).await?;
-        }
-        session.commit().await
+        again(move || self.mark_all(operation, letters)).await
     }
 
     /// One operation.
@@ -246,20 +239,56 @@ impl Operations {
     }
 }
 
+impl Operations {
+    async fn freeze_all(&self, operation: i64, letters: &[LetterId]) -> Result<bool, Error> {
+        let mut session = self.database.begin().await?;
+        // Holds the operation's row until the commit: it cannot start to run meanwhile.
+        let freezing = "UPDATE {table} SET updated_at = {now} WHERE id = $1 AND state = 'freezing'";
+        let freezing = Statement::new(self.database.dialect(), &self.names.fill(freezing));
+        if session.run(&freezing, vec![Value::Int(operation)]).await? == 0 {
+            session.commit().await?;
+            return Ok(false);
+        }
+        for chunk in letters.chunks(CHUNK) {
+            let ids = chunk.iter().map(ToString::to_string).collect();
+            let rows = vec![Column::Ints(vec![operation; chunk.len()]), Column::Texts(ids)];
+            self.insert_items.run(&mut session, rows).await?;
+        }
+        session.commit().await?;
+        Ok(true)
+    }
+
+    async fn mark_all(&self, operation: i64, letters: &[(LetterId, Option<String>)]) -> Result<(), Error> {
+        let outcome = |refusal: &Option<String>| if refusal.is_none() { "done" } else { "refused" };
+        let mut session = self.database.begin().await?;
+        for chunk in letters.chunks(CHUNK) {
+            let rows = vec![
+                Column::Texts(chunk.iter().map(|(letter, _)| letter.to_string()).collect()),
+                Column::Texts(chunk.iter().map(|(_, refusal)| outcome(refusal).to_owned()).collect()),
+                Column::OptTexts(chunk.iter().map(|(_, refusal)| refusal.as_deref().map(clean)).collect()),
+            ];
+            session.run(&self.mark, vec![Value::Rows(rows), Value::Int(operation)]).await?;
+        }
+        session.commit().await
+    }
+}
+
 fn read(row: &Row) -> Result<Operation, Error> {
     let state = row.text(5)?;
-    let number = |at| row.int(at).map(|count| u64::try_from(count).unwrap_or(0));
     Ok(Operation {
         id: row.int(0)?,
         action: row.text(1)?,
         operator: row.text(2)?,
         note: row.text(3)?,
         request: row.text(4)?,
-        state: OperationState::ALL.into_iter().find(|known| known.name() == state).unwrap_or(OperationState::Paused),
-        reason: row.opt_text(6)?.unwrap_or_default(),
+        state: OperationState::ALL
+            .into_iter()
+            .find(|known| known.name() == state)
+            .unwrap_or(OperationState::Paused),
+        reason: row.text(6)?,
         created_at: row.time(7)?,
-        total: number(8)?,
-        done: number(9)?,
-        refused: number(10)?,
+        total: row.total(8)?,
+        done: row.total(9)?,
+        refused: row.total(10)?,
     })
 }

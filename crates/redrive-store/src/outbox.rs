@@ -1,27 +1,22 @@
 //! The transactional outbox: `outbox_event`, and `outbox_event_dlq` for the dead.
 
-use std::time::Duration;
-
-use async_trait::async_trait;
 use jiff::Timestamp;
-use redrive_core::dead_letter::{
-    Acted, DeadLetterQueue, Filter, Group, Letter, Listing, Operator, Page, PipelineKind, Stats, Status, Unavailable,
-};
+use redrive_core::dead_letter::{DeadLetterQueue, Operator, PipelineKind, Refusal, Status, Unavailable};
 use redrive_core::event::{NewEvent, WorkId};
-use redrive_core::lease::{Lease, Settlement};
 use redrive_core::state::OutboxState;
 
 use crate::act::Act;
+use crate::columns::Columns;
 use crate::database::Database;
-use crate::dead_letters::{Columns, DeadLetters, Times, dead_letter_queue};
+use crate::dead_letters::{DeadLetters, PURGE, dead_letter_queue};
 use crate::dialect::{Dialect, check_name};
 use crate::error::Error;
-use crate::insert::{Insert, Kind, OnConflict};
-use crate::queue::{Dead, Done, Queue, Shape};
+use crate::insert::{Insert, Kind, OnConflict, portions};
+use crate::queue::{Dead, Done, Queue, Shape, work_store};
+use crate::row::Times;
 use crate::schema;
 use crate::statement::{Names, Sql, Statement, sql};
 use crate::value::{Column, Value};
-use crate::work::{Claim, Turn, WorkStore};
 
 /// In which order events are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,9 +83,6 @@ const SCHEMA_ORDERED: Sql = sql!(each "outbox/schema_ordered.sql");
 const BURY: Sql = sql!(each "outbox/bury.sql");
 const REDRIVE: Sql = sql!(each "outbox/redrive.sql");
 
-/// The most events that one statement inserts.
-const CHUNK: usize = 1_000;
-
 const WORK: &str = "id, lease, due_at, COALESCE(origin_id, id), event_type, aggregate_type, aggregate_id, payload, \
                     created_at, retry_count, NULL, {interrupted}, history";
 
@@ -104,12 +96,11 @@ impl Outbox {
         check_name("dead-letter table", &options.letters_table)?;
         let dialect = database.dialect();
         let names = Names::new(dialect)
-            .with("table", &options.table)
-            .with("letters", &options.letters_table)
+            .with_table("table", "table_name", &options.table)
+            .with_table("letters", "letters_name", &options.letters_table)
             .with("letter_id", "id")
             .with_sql("scope", "1 = 1")
-            .with_sql("table_name", &index_prefix(&options.table))
-            .with_sql("letters_name", &index_prefix(&options.letters_table));
+            .with_sql("known", "1 = 1");
         let columns = [
             ("event_type", Kind::Text),
             ("aggregate_type", Kind::Text),
@@ -126,6 +117,12 @@ impl Outbox {
         })
     }
 
+    /// The Postgres channel on which inserts are announced.
+    #[must_use]
+    pub fn channel(&self) -> String {
+        self.names.fill("redrive_{table_name}")
+    }
+
     /// Makes the tables, or adds to the application's own what they lack.
     ///
     /// # Errors
@@ -135,6 +132,7 @@ impl Outbox {
         if self.ordering != Ordering::None {
             files.push(self.names.text(SCHEMA_ORDERED));
         }
+        files.extend(schema::notify(self.database.dialect()));
         schema::migrate(&self.database, &self.names, &files).await
     }
 
@@ -151,9 +149,10 @@ impl Outbox {
             return Ok(ids);
         }
         let mut session = self.database.begin().await?;
-        let mut events = events.into_iter().peekable();
-        while events.peek().is_some() {
-            ids.extend(self.insert.run(&mut session, event_columns(events.by_ref().take(CHUNK))).await?);
+        let portions = portions(events.iter().map(|event| event.payload.len()));
+        let mut events = events.into_iter();
+        for count in portions {
+            ids.extend(self.insert.run(&mut session, event_columns(events.by_ref().take(count))).await?);
         }
         session.commit().await?;
         Ok(ids)
@@ -168,7 +167,7 @@ impl Outbox {
         &self,
         id: &str,
         operator: &Operator,
-    ) -> Result<Result<(), redrive_core::dead_letter::Refusal>, Unavailable> {
+    ) -> Result<Result<(), Refusal>, Unavailable> {
         let mut acted = self.redrive(&[id.to_owned()], operator).await?;
         Ok(acted.refused.pop().map_or(Ok(()), Err))
     }
@@ -182,7 +181,7 @@ impl Outbox {
         id: &str,
         operator: &Operator,
         note: &str,
-    ) -> Result<Result<(), redrive_core::dead_letter::Refusal>, Unavailable> {
+    ) -> Result<Result<(), Refusal>, Unavailable> {
         let mut acted = self.resolve(&[id.to_owned()], operator, note).await?;
         Ok(acted.refused.pop().map_or(Ok(()), Err))
     }
@@ -192,13 +191,24 @@ impl Outbox {
     /// # Errors
     /// [`Error`] when the store cannot be reached.
     pub async fn purge_processed(&self, before: Timestamp, limit: u32) -> Result<u64, Error> {
-        // The inner SELECT in a derived table: MySQL will not read the table that it deletes from.
-        let text = self.names.fill(
-            "DELETE FROM {table} WHERE id IN (SELECT id FROM (SELECT id FROM {table} \
-             WHERE processed = TRUE AND processed_at < $1 ORDER BY id LIMIT $2) AS old)",
-        );
+        let purge = self
+            .names
+            .clone()
+            .with_sql("purged", "{table}")
+            .with_sql("purged_id", "id")
+            .with_sql("closed", "t.processed = TRUE")
+            .with_sql("old", "t.processed_at < $1")
+            .with_sql("limit", "$2")
+            .statement(PURGE);
+        self.database.change(&purge, vec![Value::Time(before), Value::Int(i64::from(limit))]).await
+    }
+
+    /// The letter of the event that died under this number; for the conformance suite.
+    pub(crate) async fn letter_of(&self, event: WorkId) -> Result<Option<i64>, Error> {
+        let text = self.names.fill("SELECT id FROM {letters} WHERE original_event_id = $1");
         let statement = Statement::new(self.database.dialect(), &text);
-        self.database.change(&statement, vec![Value::Time(before), Value::Int(i64::from(limit))]).await
+        let rows = self.database.rows(&statement, vec![Value::Int(event.0)]).await?;
+        rows.first().map(|row| row.int(0)).transpose()
     }
 
     /// Where an event is now; a letter is found by the number of the event that died.
@@ -226,39 +236,26 @@ impl Outbox {
     }
 }
 
-#[async_trait]
-impl WorkStore for Outbox {
-    async fn turn(&self, settled: &mut Vec<(Lease, Settlement)>, claim: Option<&Claim>) -> Result<Turn, Error> {
-        self.queue.turn(settled, claim).await
-    }
-
-    async fn extend(&self, leases: &mut [&mut Lease], lease: Duration) -> Result<Vec<WorkId>, Error> {
-        self.queue.extend(leases, lease).await
-    }
-
-    async fn backlog(&self) -> Result<u64, Error> {
-        let text = self.names.fill("SELECT count(*) FROM {table} WHERE processed = FALSE");
-        let rows = self.database.rows(&Statement::new(self.database.dialect(), &text), Vec::new()).await?;
-        Ok(rows.first().map(|row| row.int(0)).transpose()?.and_then(|count| u64::try_from(count).ok()).unwrap_or(0))
-    }
-}
-
+work_store!(Outbox);
 dead_letter_queue!(Outbox);
 
-/// Index names live in the schema of their table and do not repeat it.
-pub(crate) fn index_prefix(table: &str) -> String {
-    table.rsplit('.').next().unwrap_or(table).to_owned()
-}
-
 fn event_columns(events: impl Iterator<Item = NewEvent>) -> Vec<Column> {
-    let mut columns: [Vec<String>; 4] = Default::default();
+    let (mut types, mut payloads) = (Vec::new(), Vec::new());
+    let (mut aggregate_types, mut aggregate_ids) = (Vec::new(), Vec::new());
     for event in events {
-        let cells = [event.event_type, event.aggregate_type, event.aggregate_id, event.payload];
-        for (column, cell) in columns.iter_mut().zip(cells) {
-            column.push(cell);
-        }
+        // Without an id it belongs to no aggregate: NULL, which waits for nobody.
+        let aggregate = !event.aggregate_id.is_empty();
+        types.push(event.event_type);
+        aggregate_types.push((aggregate || !event.aggregate_type.is_empty()).then_some(event.aggregate_type));
+        aggregate_ids.push(aggregate.then_some(event.aggregate_id));
+        payloads.push(event.payload);
     }
-    columns.into_iter().map(Column::Texts).collect()
+    vec![
+        Column::Texts(types),
+        Column::OptTexts(aggregate_types),
+        Column::OptTexts(aggregate_ids),
+        Column::Texts(payloads),
+    ]
 }
 
 fn shape(options: &OutboxOptions) -> Shape {
@@ -277,6 +274,7 @@ fn shape(options: &OutboxOptions) -> Shape {
             Ordering::AggregateHold => format!("{order}{dead}"),
         },
         work: WORK,
+        created: Times::Native,
         done: match options.processed {
             Processed::Keep => Done::Set(include_str!("../sql/outbox/done.sql")),
             Processed::Delete => Done::Delete,
@@ -293,7 +291,6 @@ fn dead_letters(database: &Database, names: &Names, options: &OutboxOptions) -> 
     let dialect = database.dialect();
     let columns = Columns {
         id: "t.id",
-        scope: "1 = 1".to_owned(),
         event_type: "t.event_type",
         key: "t.aggregate_id".to_owned(),
         payload: "t.payload".to_owned(),
@@ -301,7 +298,7 @@ fn dead_letters(database: &Database, names: &Names, options: &OutboxOptions) -> 
         class: "t.error_class",
         code: "t.error_code",
         kind: "t.error_kind",
-        attempts: "t.retry_count + 1",
+        attempts: "COALESCE(t.retry_count, 0) + 1",
         failed_at: "t.failed_at",
         first_failed_at: "t.failed_at",
         times: Times::Native,
@@ -329,5 +326,13 @@ fn dead_letters(database: &Database, names: &Names, options: &OutboxOptions) -> 
     };
     let redrive = Act::of(names, dialect, WAITING, steps);
     let kind = PipelineKind::Outbox;
-    DeadLetters::new(database.clone(), names.clone(), options.pipeline.clone(), kind, columns, redrive, resolve)
+    DeadLetters::new(
+        database.clone(),
+        names.clone(),
+        options.pipeline.clone(),
+        kind,
+        columns,
+        redrive,
+        resolve,
+    )
 }

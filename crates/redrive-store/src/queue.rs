@@ -5,18 +5,19 @@
 //! the lease runs out. So one index answers "what may I take", and nobody has to move rows about.
 //! Every settlement repeats the fence: `… WHERE id = ? AND lease = ?`, and the work must still be held.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use redrive_core::event::{Event, WorkId};
-use redrive_core::failure::clean;
 use redrive_core::history::History;
-use redrive_core::lease::{Failed, Lease, Settlement, Work};
+use redrive_core::lease::{Lease, Settlement, Work};
 
+use crate::batch::{Batch, Open, cut, lease_columns, micros};
 use crate::database::Database;
 use crate::dialect::Dialect;
-use crate::error::Error;
-use crate::row::Row;
+use crate::error::{Error, again};
+use crate::row::{Row, Times};
 use crate::session::Session;
 use crate::statement::{Names, Sql, Statement, sql};
 use crate::value::{Column, Value};
@@ -40,6 +41,8 @@ pub(crate) struct Shape {
     pub(crate) in_order: String,
     /// The columns of the work, as [`work`] reads them.
     pub(crate) work: &'static str,
+    /// How the time of its creation is kept.
+    pub(crate) created: Times,
     /// What settling sets.
     pub(crate) done: Done,
     pub(crate) retry: &'static str,
@@ -65,8 +68,9 @@ pub(crate) enum Dead {
 #[derive(Debug)]
 pub(crate) struct Queue {
     database: Database,
+    created: Times,
     claim: Statement,
-    /// Postgres only: settle and claim in one.
+    /// Postgres only, where order does not matter: settle and claim in one.
     turn: Option<Statement>,
     /// MySQL only: the second half of a claim, and the look at what is still held.
     take: Option<Statement>,
@@ -76,8 +80,13 @@ pub(crate) struct Queue {
     dead: Vec<Statement>,
     release: Statement,
     extend: Statement,
+    recall: Statement,
+    backlog: Statement,
 }
 
+/// `due_at` once more: where MySQL's claim says until when.
+const RECALL: &str =
+    "SELECT {work}, due_at FROM {table} AS e WHERE e.{id} = $1 AND e.lease = $2 AND {live} AND {leased}";
 const CLAIM: Sql = sql!(each "work/claim.sql");
 const SETTLE: Sql = sql!(each "work/settle.sql");
 const SETTLE_BY_DELETE: Sql = sql!(each "work/settle_by_delete.sql");
@@ -116,12 +125,15 @@ impl Queue {
         };
         let turn = include_str!("../sql/postgres/work/turn.sql");
         let turn = names.clone().with_sql("done", done.as_str()).fill(turn);
-        let mysql = |text: &str| {
-            (dialect == Dialect::MySql).then(|| Statement::new(dialect, &leases.fill(text)))
-        };
+        // In one statement the claim does not see what is settled beside it, and so would not find
+        // what waits for that.
+        let one_turn = dialect == Dialect::Postgres && shape.in_order.is_empty();
+        let mysql =
+            |text: &str| (dialect == Dialect::MySql).then(|| Statement::new(dialect, &leases.fill(text)));
         Self {
+            created: shape.created,
             claim: names.statement(CLAIM),
-            turn: (dialect == Dialect::Postgres).then(|| Statement::new(dialect, &turn)),
+            turn: one_turn.then(|| Statement::new(dialect, &turn)),
             take: mysql(include_str!("../sql/mysql/work/take.sql")),
             held: mysql(include_str!("../sql/mysql/work/held.sql")),
             done,
@@ -129,8 +141,27 @@ impl Queue {
             dead,
             release: settle(shape.release),
             extend: names.statement(EXTEND),
+            recall: Statement::new(dialect, &names.fill(RECALL)),
+            backlog: Statement::new(dialect, &names.fill("SELECT count(*) FROM {table} AS e WHERE {live}")),
             database,
         }
+    }
+
+    /// The text of each statement by its name, so that a test can ask the database for its plan.
+    pub(crate) fn statements(&self) -> Vec<(&'static str, String)> {
+        let all = [
+            ("claim", Some(&self.claim)),
+            ("turn", self.turn.as_ref()),
+            ("take", self.take.as_ref()),
+            ("held", self.held.as_ref()),
+            ("done", Some(&self.done)),
+            ("retry", Some(&self.retry)),
+            ("dead", self.dead.last()),
+            ("release", Some(&self.release)),
+            ("extend", Some(&self.extend)),
+            ("backlog", Some(&self.backlog)),
+        ];
+        all.into_iter().filter_map(|(name, statement)| Some((name, statement?.as_str().to_owned()))).collect()
     }
 
     /// Settles and claims: see [`crate::WorkStore::turn`].
@@ -139,16 +170,16 @@ impl Queue {
         settled: &mut Vec<(Lease, Settlement)>,
         claim: Option<&Claim>,
     ) -> Result<Turn, Error> {
-        let batch = Batch::of(settled);
+        let batch = &Batch::of(settled);
         let turn = match (claim, &self.turn) {
             (None, _) if settled.is_empty() => Turn::default(),
-            (Some(claim), Some(turn)) if batch.is_all_done() && !settled.is_empty() => {
-                self.turn_in_one(turn, batch, claim).await?
+            (Some(claim), Some(turn)) if batch.is_all_done() => {
+                again(move || self.turn_in_one(turn, batch, claim)).await?
             }
             (Some(claim), _) if settled.is_empty() && self.take.is_none() => {
                 Turn { claimed: self.claim_alone(claim).await?, lost: Vec::new() }
             }
-            _ => self.turn_in_steps(batch, claim).await?,
+            _ => again(move || self.turn_in_steps(batch, claim)).await?,
         };
         settled.clear();
         Ok(turn)
@@ -159,22 +190,11 @@ impl Queue {
         if leases.is_empty() {
             return Ok(Vec::new());
         }
-        let batch = lease_columns(leases.iter().map(|lease| &**lease));
-        let values = vec![Value::Rows(batch.clone()), micros(by)];
-        let mut session = self.database.begin().await?;
-        let rows = match &self.held {
-            None => session.rows(&self.extend, values).await?,
-            Some(held) => {
-                session.run(&self.extend, values).await?;
-                session.rows(held, vec![Value::Rows(batch)]).await?
-            }
-        };
-        session.commit().await?;
+        let batch = &lease_columns(leases.iter().map(|lease| &**lease));
+        let extended = again(move || self.extend_rows(batch, by)).await?;
         let mut lost = Vec::new();
-        let extended: std::collections::HashMap<i64, Timestamp> =
-            rows.iter().map(|row| Ok((row.int(0)?, row.time(1)?))).collect::<Result<_, Error>>()?;
         for lease in leases {
-            match extended.get(&lease.work().0) {
+            match extended.get(&(lease.work().0, lease.fence())) {
                 Some(until) => lease.extend(*until),
                 None => lost.push(lease.work()),
             }
@@ -182,22 +202,34 @@ impl Queue {
         Ok(lost)
     }
 
+    /// How much waits or is being done: see [`crate::WorkStore::backlog`].
+    pub(crate) async fn backlog(&self) -> Result<u64, Error> {
+        let rows = self.database.rows(&self.backlog, Vec::new()).await?;
+        rows.first().map_or(Ok(0), |row| row.total(0))
+    }
+
+    /// The work under a lease: see [`crate::WorkStore::recall`].
+    pub(crate) async fn recall(&self, lease: &Lease) -> Result<Option<Work>, Error> {
+        let values = vec![Value::Int(lease.work().0), Value::Int(lease.fence())];
+        let rows = self.database.rows(&self.recall, values).await?;
+        let found = rows.first().map(|row| self.work(row)).transpose()?;
+        Ok(found.map(|(_, found)| Work { interrupted: false, ..found }))
+    }
+
     /// The hot path of Postgres: one statement, one commit.
-    async fn turn_in_one(&self, turn: &Statement, batch: Batch, claim: &Claim) -> Result<Turn, Error> {
-        let mut values = vec![Value::Rows(batch.done)];
+    async fn turn_in_one(&self, turn: &Statement, batch: &Batch, claim: &Claim) -> Result<Turn, Error> {
+        let mut values = vec![Value::Rows(batch.done.clone())];
         values.extend(claim_values(claim));
         let rows = self.database.rows(turn, values).await?;
-        let mut turn = Turn::default();
-        if let Some(row) = rows.first() {
-            turn.lost = row.ints(WORK_COLUMNS)?.into_iter().map(WorkId).collect();
-        }
+        let lost = rows.first().map_or_else(|| Ok(Vec::new()), |row| row.ints(WORK_COLUMNS))?;
+        let mut claimed = Vec::with_capacity(rows.len());
         for row in &rows {
             if !row.is_null(0)? {
-                turn.claimed.push(work(row, Dialect::Postgres)?);
+                claimed.push(self.work(row)?);
             }
         }
-        in_order(&mut turn.claimed);
-        Ok(turn)
+        in_order(&mut claimed);
+        Ok(Turn { claimed, lost: lost.into_iter().map(WorkId).collect() })
     }
 
     async fn claim_alone(&self, claim: &Claim) -> Result<Vec<(Lease, Work)>, Error> {
@@ -206,9 +238,9 @@ impl Queue {
         self.claimed(&rows)
     }
 
-    async fn turn_in_steps(&self, batch: Batch, claim: Option<&Claim>) -> Result<Turn, Error> {
+    async fn turn_in_steps(&self, batch: &Batch, claim: Option<&Claim>) -> Result<Turn, Error> {
         let mut session = self.database.begin().await?;
-        let lost = self.settle(&mut session, batch).await?;
+        let lost = self.settle(&mut session, batch).await?.into_lost();
         let claimed = match claim {
             Some(claim) => self.claim_in(&mut session, claim).await?,
             None => Vec::new(),
@@ -228,49 +260,150 @@ impl Queue {
         if !claimed.is_empty() {
             let ids = claimed.iter().map(|(lease, _)| lease.work().0).collect();
             let ids = Value::Rows(vec![Column::Ints(ids)]);
-            session.run(take, vec![ids, Value::Text(claim.worker.clone()), micros(claim.lease)]).await?;
+            session.run(take, vec![ids, Value::Text(worker(claim)), micros(claim.lease)]).await?;
         }
         Ok(claimed)
     }
 
     fn claimed(&self, rows: &[Row]) -> Result<Vec<(Lease, Work)>, Error> {
-        let dialect = self.database.dialect();
-        let mut claimed = rows.iter().map(|row| work(row, dialect)).collect::<Result<Vec<_>, _>>()?;
+        let mut claimed = rows.iter().map(|row| self.work(row)).collect::<Result<Vec<_>, _>>()?;
         in_order(&mut claimed);
         Ok(claimed)
     }
 
     /// Settles every kind, and returns what was not ours any more.
-    async fn settle(&self, session: &mut Session, mut batch: Batch) -> Result<Vec<WorkId>, Error> {
-        let mut open = std::mem::take(&mut batch.all);
+    async fn settle(&self, session: &mut Session, batch: &Batch) -> Result<Open, Error> {
+        let mut open = batch.open.clone();
         if let (Some(held), false) = (&self.held, open.is_empty()) {
             let rows = session.rows(held, vec![Value::Rows(open.columns())]).await?;
             open.settled(&rows)?;
         }
-        for (statements, rows) in [
-            (std::slice::from_ref(&self.done), batch.done),
-            (std::slice::from_ref(&self.retry), batch.retry),
-            (&self.dead, batch.dead),
-            (std::slice::from_ref(&self.release), batch.release),
+        for (statements, kind) in [
+            (std::slice::from_ref(&self.done), std::slice::from_ref(&batch.done)),
+            (std::slice::from_ref(&self.retry), &batch.retry),
+            (&self.dead, &batch.dead),
+            (std::slice::from_ref(&self.release), &batch.release),
         ] {
-            if is_empty(&rows) {
-                continue;
+            for rows in kind.iter().filter(|rows| !is_empty(rows)) {
+                self.settle_rows(session, statements, rows, &mut open).await?;
             }
-            for (index, statement) in statements.iter().enumerate() {
-                let values = vec![Value::Rows(rows.clone())];
-                if self.held.is_some() {
-                    session.run(statement, values).await?;
-                } else {
-                    let settled = session.rows(statement, values).await?;
-                    if index == 0 {
-                        open.settled(&settled)?;
-                    }
+        }
+        Ok(open)
+    }
+
+    async fn settle_rows(
+        &self,
+        session: &mut Session,
+        statements: &[Statement],
+        rows: &[Column],
+        open: &mut Open,
+    ) -> Result<(), Error> {
+        for (index, statement) in statements.iter().enumerate() {
+            let values = vec![Value::Rows(rows.to_vec())];
+            if self.held.is_some() {
+                session.run(statement, values).await?;
+            } else {
+                let settled = session.rows(statement, values).await?;
+                if index == 0 {
+                    open.settled(&settled)?;
                 }
             }
         }
-        Ok(open.0.into_iter().map(|(work, _)| WorkId(work)).collect())
+        Ok(())
+    }
+
+    async fn extend_rows(
+        &self,
+        batch: &[Column],
+        by: Duration,
+    ) -> Result<HashMap<(i64, i64), Timestamp>, Error> {
+        let values = vec![Value::Rows(batch.to_vec()), micros(by)];
+        let mut session = self.database.begin().await?;
+        let rows = match &self.held {
+            None => session.rows(&self.extend, values).await?,
+            Some(held) => {
+                session.run(&self.extend, values).await?;
+                session.rows(held, vec![Value::Rows(batch.to_vec())]).await?
+            }
+        };
+        session.commit().await?;
+        rows.iter().map(|row| Ok(((row.int(0)?, row.int(1)?), row.time(2)?))).collect()
+    }
+
+    /// Reads a claimed row: id, lease, until, origin, event type, aggregate type, key, payload,
+    /// created at, retry count, limit, interrupted, history.
+    fn work(&self, row: &Row) -> Result<(Lease, Work), Error> {
+        let id = WorkId(row.int(0)?);
+        // MySQL reads the row before it takes it: the fence is one ahead, the time is computed.
+        let lease = match self.database.dialect() {
+            Dialect::MySql => Lease::new(id, row.int(1)? + 1, row.time(WORK_COLUMNS)?),
+            Dialect::Postgres | Dialect::Sqlite => Lease::new(id, row.int(1)?, row.time(2)?),
+        };
+        let event = Event {
+            id,
+            origin: WorkId(row.int(3)?),
+            event_type: row.text(4)?,
+            aggregate_type: row.text(5)?,
+            key: row.text(6)?,
+            payload: row.bytes(7)?,
+            created_at: row.time_of(self.created, 8)?,
+            attempt: row.count(9)?.saturating_add(1),
+        };
+        let work = Work {
+            event,
+            retry_count: row.count(9)?,
+            max_retries: row.opt_int(10)?.map(|limit| u32::try_from(limit.max(0)).unwrap_or(u32::MAX)),
+            interrupted: row.flag(11)?,
+            history: history(&row.text(12)?),
+        };
+        Ok((lease, work))
     }
 }
+
+/// [`crate::WorkStore`] for a store whose field `queue` is a [`Queue`].
+macro_rules! work_store {
+    ($store:ty) => {
+        #[async_trait::async_trait]
+        impl $crate::work::WorkStore for $store {
+            async fn turn(
+                &self,
+                settled: &mut Vec<(redrive_core::lease::Lease, redrive_core::lease::Settlement)>,
+                claim: Option<&$crate::work::Claim>,
+            ) -> Result<$crate::work::Turn, $crate::error::Error> {
+                self.queue.turn(settled, claim).await
+            }
+
+            async fn extend(
+                &self,
+                leases: &mut [&mut redrive_core::lease::Lease],
+                lease: std::time::Duration,
+            ) -> Result<Vec<redrive_core::event::WorkId>, $crate::error::Error> {
+                self.queue.extend(leases, lease).await
+            }
+
+            async fn recall(
+                &self,
+                lease: &redrive_core::lease::Lease,
+            ) -> Result<Option<redrive_core::lease::Work>, $crate::error::Error> {
+                self.queue.recall(lease).await
+            }
+
+            async fn backlog(&self) -> Result<u64, $crate::error::Error> {
+                self.queue.backlog().await
+            }
+        }
+
+        impl $store {
+            /// The text of each statement that works on the queue, by name; for tests of their plans.
+            #[doc(hidden)]
+            #[must_use]
+            pub fn statements(&self) -> Vec<(&'static str, String)> {
+                self.queue.statements()
+            }
+        }
+    };
+}
+pub(crate) use work_store;
 
 /// The time after the delay `s.after`, by the store's clock.
 const fn after(dialect: Dialect) -> &'static str {
@@ -281,62 +414,30 @@ const fn after(dialect: Dialect) -> &'static str {
     }
 }
 
-fn micros(duration: Duration) -> Value {
-    Value::Int(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX))
-}
-
 const fn may_take_over(claim: &Claim) -> Value {
     Value::Bool(matches!(claim.take_over, TakeOver::Expired))
 }
 
+/// The worker's name, as far as `leased_by` holds it.
+fn worker(claim: &Claim) -> String {
+    cut(&claim.worker, 100)
+}
+
 fn claim_values(claim: &Claim) -> Vec<Value> {
-    let worker = Value::Text(claim.worker.clone());
-    vec![worker, micros(claim.lease), may_take_over(claim), Value::Int(i64::from(claim.limit))]
+    let limit = Value::Int(i64::from(claim.limit));
+    vec![Value::Text(worker(claim)), micros(claim.lease), may_take_over(claim), limit]
 }
 
 fn in_order(claimed: &mut [(Lease, Work)]) {
     claimed.sort_unstable_by_key(|(lease, _)| lease.work());
 }
 
-/// How many columns [`work`] reads.
+/// How many columns [`Queue::work`] reads.
 const WORK_COLUMNS: usize = 13;
 
-/// Reads a claimed row: id, lease, until, origin, event type, aggregate type, key, payload, created
-/// at, retry count, limit, interrupted, history.
-fn work(row: &Row, dialect: Dialect) -> Result<(Lease, Work), Error> {
-    let id = WorkId(row.int(0)?);
-    // MySQL reads the row before it takes it: the fence is one ahead, the time is computed.
-    let lease = match dialect {
-        Dialect::MySql => Lease::new(id, row.int(1)? + 1, row.time(WORK_COLUMNS)?),
-        Dialect::Postgres | Dialect::Sqlite => Lease::new(id, row.int(1)?, row.time(2)?),
-    };
-    let event = Event {
-        id,
-        origin: WorkId(row.int(3)?),
-        event_type: row.opt_text(4)?.unwrap_or_default(),
-        aggregate_type: row.opt_text(5)?.unwrap_or_default(),
-        key: row.opt_text(6)?.unwrap_or_default(),
-        payload: row.opt_bytes(7)?.unwrap_or_default(),
-        created_at: row.time(8)?,
-    };
-    let work = Work {
-        event,
-        retry_count: row.count(9)?,
-        max_retries: row.opt_int(10)?.map(|limit| u32::try_from(limit.max(0)).unwrap_or(u32::MAX)),
-        interrupted: row.flag(11)?,
-        history: history(row.opt_text(12)?.as_deref()),
-    };
-    Ok((lease, work))
-}
-
 /// A history that a person has edited into something else is worth less than the event.
-pub(crate) fn history(text: Option<&str>) -> History {
-    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
-}
-
-fn lease_columns<'a>(leases: impl Iterator<Item = &'a Lease>) -> Vec<Column> {
-    let (ids, fences) = leases.map(|lease| (lease.work().0, lease.fence())).unzip();
-    vec![Column::Ints(ids), Column::Ints(fences)]
+pub(crate) fn history(text: &str) -> History {
+    serde_json::from_str(text).unwrap_or_default()
 }
 
 /// The first column of a batch is its ids.
@@ -345,107 +446,4 @@ fn is_empty(columns: &[Column]) -> bool {
         Some(Column::Ints(ids)) => ids.is_empty(),
         _ => true,
     }
-}
-
-/// The work of a batch that is not settled yet, with its fences.
-#[derive(Debug, Default)]
-struct Open(std::collections::BTreeMap<i64, i64>);
-
-impl Open {
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    fn columns(&self) -> Vec<Column> {
-        vec![Column::Ints(self.0.keys().copied().collect()), Column::Ints(self.0.values().copied().collect())]
-    }
-
-    fn settled(&mut self, rows: &[Row]) -> Result<(), Error> {
-        for row in rows {
-            self.0.remove(&row.int(0)?);
-        }
-        Ok(())
-    }
-}
-
-/// Settlements, sorted by what they are and turned into columns.
-#[derive(Debug, Default)]
-struct Batch {
-    all: Open,
-    done: Vec<Column>,
-    retry: Vec<Column>,
-    dead: Vec<Column>,
-    release: Vec<Column>,
-}
-
-impl Batch {
-    fn of(settled: &[(Lease, Settlement)]) -> Self {
-        let mut batch = [Failures::default(), Failures::default(), Failures::default()];
-        let mut done = Vec::new();
-        for (lease, settlement) in settled {
-            match settlement {
-                Settlement::Done => done.push(lease),
-                Settlement::Retry { after, failed } => batch[0].push(lease, *after, Some(failed)),
-                Settlement::Dead { failed } => batch[1].push(lease, Duration::ZERO, Some(failed)),
-                Settlement::Release { after } => batch[2].push(lease, *after, None),
-            }
-        }
-        let all = settled.iter().map(|(lease, _)| (lease.work().0, lease.fence())).collect();
-        let [retry, dead, release] = batch.map(Failures::columns);
-        Self { all: Open(all), done: lease_columns(done.into_iter()), retry, dead, release }
-    }
-
-    fn is_all_done(&self) -> bool {
-        is_empty(&self.retry) && is_empty(&self.dead) && is_empty(&self.release)
-    }
-}
-
-/// The columns of `batch_failures.sql`.
-#[derive(Debug, Default)]
-struct Failures {
-    ids: Vec<i64>,
-    leases: Vec<i64>,
-    after: Vec<i64>,
-    message: Vec<Option<String>>,
-    class: Vec<Option<String>>,
-    code: Vec<Option<String>>,
-    kind: Vec<Option<String>>,
-    fingerprint: Vec<Option<String>>,
-    history: Vec<Option<String>>,
-}
-
-impl Failures {
-    fn push(&mut self, lease: &Lease, after: Duration, failed: Option<&Failed>) {
-        let failure = failed.map(|failed| &failed.failure);
-        let code = failure.and_then(|failure| failure.code.as_ref());
-        let history = failed.and_then(|failed| serde_json::to_string(&failed.history).ok());
-        self.ids.push(lease.work().0);
-        self.leases.push(lease.fence());
-        self.after.push(i64::try_from(after.as_micros()).unwrap_or(i64::MAX));
-        self.message.push(failure.map(|failure| clean(&failure.message)));
-        self.class.push(failure.map(|failure| failure.class.name().to_owned()));
-        self.code.push(code.map(|code| cut(&code.to_string(), 100)));
-        self.kind.push(failure.map(|failure| cut(&failure.kind, 255)));
-        self.fingerprint.push(failed.map(|failed| failed.fingerprint.to_string()));
-        self.history.push(history);
-    }
-
-    fn columns(self) -> Vec<Column> {
-        vec![
-            Column::Ints(self.ids),
-            Column::Ints(self.leases),
-            Column::Ints(self.after),
-            Column::OptTexts(self.message),
-            Column::OptTexts(self.class),
-            Column::OptTexts(self.code),
-            Column::OptTexts(self.kind),
-            Column::OptTexts(self.fingerprint),
-            Column::OptTexts(self.history),
-        ]
-    }
-}
-
-/// As much of the text as its column holds, without the NUL that Postgres refuses.
-pub(crate) fn cut(text: &str, max: usize) -> String {
-    text.chars().filter(|c| *c != '\0').take(max).collect()
 }

@@ -9,7 +9,7 @@ use time::{OffsetDateTime, PrimitiveDateTime};
 
 use crate::dialect::Dialect;
 use crate::error::Error;
-use crate::value::{parse_sqlite_time, timestamp};
+use crate::value::{Value, parse_sqlite_time, timestamp};
 
 /// A row that came back. Columns are read by position, as the statement lists them.
 pub(crate) enum Row {
@@ -34,9 +34,30 @@ fn rejected(dialect: Dialect) -> impl Fn(sqlx::Error) -> Error {
     move |source| Error::Rejected { dialect, source }
 }
 
+/// How a table keeps a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Times {
+    /// In the dialect's own type.
+    Native,
+    /// In milliseconds since 1970.
+    Millis,
+}
+
+impl Times {
+    /// A time, as this table can be asked about it.
+    pub(crate) fn value(self, at: Timestamp) -> Value {
+        match self {
+            Self::Native => Value::Time(at),
+            Self::Millis => Value::Int(at.as_millisecond()),
+        }
+    }
+}
+
+/// What another program wrote is read as well as it can be: one odd row must not keep all the others
+/// from being claimed or shown.
 impl Row {
     pub(crate) fn int(&self, at: usize) -> Result<i64, Error> {
-        get!(self, at, i64)
+        Ok(self.opt_int(at)?.unwrap_or(0))
     }
 
     pub(crate) fn opt_int(&self, at: usize) -> Result<Option<i64>, Error> {
@@ -48,30 +69,48 @@ impl Row {
         Ok(u32::try_from(self.int(at)?.max(0)).unwrap_or(u32::MAX))
     }
 
+    /// How many rows were counted.
+    pub(crate) fn total(&self, at: usize) -> Result<u64, Error> {
+        Ok(u64::try_from(self.int(at)?).unwrap_or(0))
+    }
+
+    /// A text; SQLite may hold one that is not UTF-8.
     pub(crate) fn text(&self, at: usize) -> Result<String, Error> {
-        get!(self, at, String)
+        Ok(self.opt_text(at)?.unwrap_or_default())
     }
 
     pub(crate) fn opt_text(&self, at: usize) -> Result<Option<String>, Error> {
-        get!(self, at, Option<String>)
+        let text = |bytes: Vec<u8>| match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+        };
+        Ok(get!(self, at, Option<Vec<u8>>)?.map(text))
     }
 
-    pub(crate) fn opt_bytes(&self, at: usize) -> Result<Option<Vec<u8>>, Error> {
-        get!(self, at, Option<Vec<u8>>)
+    pub(crate) fn bytes(&self, at: usize) -> Result<Vec<u8>, Error> {
+        Ok(get!(self, at, Option<Vec<u8>>)?.unwrap_or_default())
     }
 
     pub(crate) fn flag(&self, at: usize) -> Result<bool, Error> {
-        get!(self, at, bool)
+        Ok(get!(self, at, Option<bool>)?.unwrap_or(false))
     }
 
     pub(crate) fn time(&self, at: usize) -> Result<Timestamp, Error> {
         Ok(self.opt_time(at)?.unwrap_or(Timestamp::UNIX_EPOCH))
     }
 
+    pub(crate) fn time_of(&self, times: Times, at: usize) -> Result<Timestamp, Error> {
+        match times {
+            Times::Native => self.time(at),
+            Times::Millis => Ok(Timestamp::from_millisecond(self.int(at)?).unwrap_or(Timestamp::UNIX_EPOCH)),
+        }
+    }
+
     pub(crate) fn opt_time(&self, at: usize) -> Result<Option<Timestamp>, Error> {
         match self {
             Self::Sqlite(row) => {
-                let text = row.try_get_unchecked::<Option<String>, _>(at).map_err(rejected(Dialect::Sqlite))?;
+                let text =
+                    row.try_get_unchecked::<Option<String>, _>(at).map_err(rejected(Dialect::Sqlite))?;
                 Ok(text.as_deref().and_then(parse_sqlite_time))
             }
             Self::Postgres(row) => {
@@ -89,7 +128,9 @@ impl Row {
     pub(crate) fn is_null(&self, at: usize) -> Result<bool, Error> {
         match self {
             Self::Sqlite(row) => row.try_get_raw(at).map(|v| v.is_null()).map_err(rejected(Dialect::Sqlite)),
-            Self::Postgres(row) => row.try_get_raw(at).map(|v| v.is_null()).map_err(rejected(Dialect::Postgres)),
+            Self::Postgres(row) => {
+                row.try_get_raw(at).map(|v| v.is_null()).map_err(rejected(Dialect::Postgres))
+            }
             Self::MySql(row) => row.try_get_raw(at).map(|v| v.is_null()).map_err(rejected(Dialect::MySql)),
         }
     }

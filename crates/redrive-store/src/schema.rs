@@ -27,6 +27,11 @@ pub(crate) async fn migrate(database: &Database, names: &Names, files: &[&str]) 
     unlock(database.dialect(), session).await
 }
 
+/// The file that makes a table announce its inserts, where the database can.
+pub(crate) fn notify(dialect: Dialect) -> Option<&'static str> {
+    (dialect == Dialect::Postgres).then_some(include_str!("../sql/postgres/work/notify.sql"))
+}
+
 /// One instance at a time: in the transaction where DDL can be part of one, beside it in MySQL.
 async fn lock(database: &Database) -> Result<Session, Error> {
     let dialect = database.dialect();
@@ -44,7 +49,9 @@ async fn lock(database: &Database) -> Result<Session, Error> {
             let rows = session.rows(&lock, Vec::new()).await?;
             match rows.first().map(|row| row.opt_int(0)).transpose()?.flatten() {
                 Some(1) => Ok(session),
-                _ => Err(Error::Setting("another instance has been migrating for a minute: try again".to_owned())),
+                _ => Err(Error::Setting(
+                    "another instance has been migrating for a minute: try again".to_owned(),
+                )),
             }
         }
     }
@@ -60,13 +67,14 @@ async fn unlock(dialect: Dialect, mut session: Session) -> Result<(), Error> {
     }
 }
 
-/// The statements of a file; none of ours has a semicolon inside.
+/// The statements of a file: each ends with a semicolon at the end of a line.
 fn statements(file: &str) -> Vec<String> {
     let code: Vec<&str> = file.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
-    code.join("\n").split(';').map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned).collect()
+    let code = format!("{}\n", code.join("\n"));
+    code.split(";\n").map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned).collect()
 }
 
-/// Whether the column or index that the statement adds is there already.
+/// Whether the column, index or trigger that the statement adds is there already.
 async fn exists(session: &mut Session, dialect: Dialect, statement: &str) -> Result<bool, Error> {
     let words: Vec<&str> = statement.split_whitespace().collect();
     let plain = |name: &str| name.replace(['"', '`'], "");
@@ -74,8 +82,12 @@ async fn exists(session: &mut Session, dialect: Dialect, statement: &str) -> Res
         ["ALTER", "TABLE", table, "ADD", "COLUMN", column, ..] => {
             (plain(table), plain(column), column_query(dialect))
         }
-        ["CREATE", "INDEX", index, "ON", table, ..] | ["CREATE", "UNIQUE", "INDEX", index, "ON", table, ..] => {
+        ["CREATE", "INDEX", index, "ON", table, ..]
+        | ["CREATE", "UNIQUE", "INDEX", index, "ON", table, ..] => {
             (plain(table), plain(index), index_query(dialect))
+        }
+        ["CREATE", "TRIGGER", trigger, "AFTER", "INSERT", "ON", table, ..] => {
+            (plain(table), plain(trigger), TRIGGER_QUERY)
         }
         _ => return Ok(false),
     };
@@ -92,6 +104,11 @@ async fn exists(session: &mut Session, dialect: Dialect, statement: &str) -> Res
     };
     Ok(!session.rows(&Statement::new(dialect, query), values).await?.is_empty())
 }
+
+/// Only Postgres has triggers of ours.
+const TRIGGER_QUERY: &str = "SELECT 1 FROM pg_trigger AS g JOIN pg_class AS c ON c.oid = g.tgrelid \
+     JOIN pg_namespace AS n ON n.oid = c.relnamespace \
+     WHERE n.nspname = COALESCE($1, current_schema()) AND c.relname = $2 AND g.tgname = $3";
 
 const fn column_query(dialect: Dialect) -> &'static str {
     match dialect {

@@ -3,9 +3,8 @@
 //! A session that ends in the middle of something (an error, a cancelled task) throws its connection
 //! away: the server then rolls back. Only a connection with nothing under way is kept.
 
-use sqlx::pool::PoolConnection;
-use sqlx::{Executor as _, MySql, Postgres, Sqlite};
-use tokio::sync::OwnedMutexGuard;
+use sqlx::{Connection as _, Executor as _, MySqlConnection, PgConnection, SqliteConnection};
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 
 use crate::database::Database;
 use crate::dialect::Dialect;
@@ -17,26 +16,35 @@ use crate::value::Value;
 /// A connection of one of the drivers.
 #[derive(Debug)]
 pub(crate) enum Connection {
-    Sqlite(PoolConnection<Sqlite>),
-    Postgres(PoolConnection<Postgres>),
-    MySql(PoolConnection<MySql>),
+    Sqlite(SqliteConnection),
+    Postgres(PgConnection),
+    MySql(MySqlConnection),
 }
 
 impl Connection {
-    /// Closes it for good instead of giving it back.
-    pub(crate) fn discard(self) {
+    /// Whether the server still answers on it.
+    pub(crate) async fn ping(&mut self) -> bool {
         match self {
-            Self::Sqlite(connection) => drop(connection.detach()),
-            Self::Postgres(connection) => drop(connection.detach()),
-            Self::MySql(connection) => drop(connection.detach()),
+            Self::Sqlite(connection) => connection.ping().await.is_ok(),
+            Self::Postgres(connection) => connection.ping().await.is_ok(),
+            Self::MySql(connection) => connection.ping().await.is_ok(),
         }
+    }
+
+    /// Says good-bye; a server that does not hear it notices by itself.
+    pub(crate) async fn close(self) {
+        drop(match self {
+            Self::Sqlite(connection) => connection.close().await,
+            Self::Postgres(connection) => connection.close().await,
+            Self::MySql(connection) => connection.close().await,
+        });
     }
 }
 
 /// A connection in use.
 pub(crate) struct Session {
     database: Database,
-    connection: Option<Connection>,
+    connection: Option<(Connection, OwnedSemaphorePermit)>,
     /// Something was begun and has not ended well.
     under_way: bool,
     in_transaction: bool,
@@ -57,21 +65,32 @@ macro_rules! query {
                 let query = sqlx::query($statement.text());
                 let query = $values.into_iter().fold(query, |query, value| value.$bind(query));
                 let $wrap = Row::$driver;
-                query.$method(&mut **connection).await.map(|$done| $result)
+                query.$method(&mut *connection).await.map(|$done| $result)
             })+
         }
     };
 }
 
 impl Session {
-    pub(crate) const fn new(database: Database, connection: Connection) -> Self {
-        Self { database, connection: Some(connection), under_way: false, in_transaction: false, writer: None }
+    pub(crate) const fn new(database: Database, connection: Connection, room: OwnedSemaphorePermit) -> Self {
+        Self {
+            database,
+            connection: Some((connection, room)),
+            under_way: false,
+            in_transaction: false,
+            writer: None,
+        }
     }
 
     /// Runs a statement and returns its rows.
-    pub(crate) async fn rows(&mut self, statement: &Statement, values: Vec<Value>) -> Result<Vec<Row>, Error> {
+    pub(crate) async fn rows(
+        &mut self,
+        statement: &Statement,
+        values: Vec<Value>,
+    ) -> Result<Vec<Row>, Error> {
         self.under_way = true;
-        let rows = query!(self, statement, values, fetch_all => |rows, wrap| rows.into_iter().map(wrap).collect());
+        let rows =
+            query!(self, statement, values, fetch_all => |rows, wrap| rows.into_iter().map(wrap).collect());
         self.finished(rows)
     }
 
@@ -118,7 +137,9 @@ impl Session {
     }
 
     fn live(&mut self) -> &mut Connection {
-        self.connection.as_mut().expect("invariant: a session has its connection until it ends")
+        let (connection, _) =
+            self.connection.as_mut().expect("invariant: a session has its connection until it ends");
+        connection
     }
 
     fn finished<T>(&mut self, result: Result<T, sqlx::Error>) -> Result<T, Error> {
@@ -133,11 +154,9 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let Some(connection) = self.connection.take() else { return };
-        if self.under_way || self.in_transaction {
-            connection.discard();
-        } else {
-            self.database.keep(connection);
+        let Some((connection, room)) = self.connection.take() else { return };
+        if !self.under_way && !self.in_transaction {
+            self.database.keep(connection, room);
         }
     }
 }

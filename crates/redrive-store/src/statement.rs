@@ -57,6 +57,21 @@ impl Names {
         self
     }
 
+    /// `{name}` is this table, and `{prefix}` what the names of its indexes start with: they live in
+    /// the schema of their table and do not repeat it.
+    #[must_use]
+    pub(crate) fn with_table(self, name: &'static str, prefix: &'static str, table: &str) -> Self {
+        let plain = table.rsplit('.').next().unwrap_or(table);
+        self.with(name, table).with_sql(prefix, plain)
+    }
+
+    /// `{name}` is this text, as a literal.
+    #[must_use]
+    pub(crate) fn with_literal(mut self, name: &'static str, text: &str) -> Self {
+        self.names.push((name, self.dialect.literal(text)));
+        self
+    }
+
     /// `{name}` is this piece of SQL, as it stands.
     #[must_use]
     pub(crate) fn with_sql(mut self, name: &'static str, text: &str) -> Self {

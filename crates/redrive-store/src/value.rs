@@ -101,7 +101,11 @@ impl Value {
 const SQLITE_TIME: &str = "%Y-%m-%d %H:%M:%S.%3f";
 
 pub(crate) fn sqlite_time(at: Timestamp) -> String {
-    TimeZone::UTC.to_datetime(at).strftime(SQLITE_TIME).to_string()
+    text_time(at, SQLITE_TIME)
+}
+
+fn text_time(at: Timestamp, format: &str) -> String {
+    TimeZone::UTC.to_datetime(at.max(YEAR_ONE)).strftime(format).to_string()
 }
 
 /// Reads what [`sqlite_time`] writes, and what a person may have typed in its place.
@@ -111,7 +115,11 @@ pub(crate) fn parse_sqlite_time(text: &str) -> Option<Timestamp> {
     TimeZone::UTC.to_timestamp(at).ok()
 }
 
+/// The first year that every backend can keep; an earlier time would fail its statement.
+const YEAR_ONE: Timestamp = Timestamp::constant(-62_135_596_800, 0);
+
 pub(crate) fn offset_time(at: Timestamp) -> OffsetDateTime {
+    let at = at.max(YEAR_ONE);
     OffsetDateTime::from_unix_timestamp_nanos(at.as_nanosecond()).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
@@ -145,10 +153,7 @@ fn cells(column: Column, time_format: &str) -> Vec<Json> {
         Column::Texts(v) => v.into_iter().map(Json::from).collect(),
         Column::OptTexts(v) => v.into_iter().map(Json::from).collect(),
         Column::Bytes(v) => v.into_iter().map(|bytes| Json::from(hex(&bytes))).collect(),
-        Column::Times(v) => v
-            .into_iter()
-            .map(|at| Json::from(TimeZone::UTC.to_datetime(at).strftime(time_format).to_string()))
-            .collect(),
+        Column::Times(v) => v.into_iter().map(|at| Json::from(text_time(at, time_format))).collect(),
     }
 }
 

@@ -49,13 +49,23 @@ pub trait WorkStore: Send + Sync {
     ///
     /// # Errors
     /// [`Error::Unavailable`] when the store cannot be reached. Nobody's attempts are burnt.
-    async fn turn(&self, settled: &mut Vec<(Lease, Settlement)>, claim: Option<&Claim>) -> Result<Turn, Error>;
+    async fn turn(
+        &self,
+        settled: &mut Vec<(Lease, Settlement)>,
+        claim: Option<&Claim>,
+    ) -> Result<Turn, Error>;
 
     /// Extends leases to `lease` from now, and returns the work that somebody else has taken over.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when the store cannot be reached.
     async fn extend(&self, leases: &mut [&mut Lease], lease: Duration) -> Result<Vec<WorkId>, Error>;
+
+    /// The work that is held under this lease, if it still is: for reports from elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the store cannot be reached.
+    async fn recall(&self, lease: &Lease) -> Result<Option<Work>, Error>;
 
     /// How much work waits or is being done.
     ///

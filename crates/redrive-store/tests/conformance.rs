@@ -8,7 +8,8 @@ use redrive_store::conformance::{
     self, FailedEventsSubject, JobsSubject, LettersSubject, MemorySubject, OutboxSubject,
 };
 use redrive_store::{
-    Database, FailedEvents, FailedEventsOptions, Jobs, JobsOptions, Letters, Memory, Outbox, OutboxOptions, Processed,
+    Database, FailedEvents, FailedEventsOptions, Jobs, JobsOptions, Letters, Memory, Outbox, OutboxOptions,
+    Processed,
 };
 use redrive_testkit as testkit;
 

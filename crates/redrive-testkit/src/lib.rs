@@ -4,15 +4,32 @@
 //! fresh database on it, and gets nothing where there is no such server: the skip is then written to
 //! the file that `./test` shows at the end, so that none is silent.
 
+mod client;
+
 use std::io::Write as _;
 
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
+
+pub use client::Client;
+
+/// Which kind of database a test runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// SQLite, in process.
+    Sqlite,
+    /// Postgres.
+    Postgres,
+    /// MySQL or MariaDB.
+    MySql,
+}
 
 /// A database that nobody else uses. Keep it as long as the test runs.
 #[derive(Debug)]
 pub struct TestDatabase {
     /// Its address.
     pub url: String,
+    /// Its kind.
+    pub backend: Backend,
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -21,7 +38,21 @@ pub struct TestDatabase {
 pub fn sqlite() -> TestDatabase {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let url = format!("sqlite:{}", folder.path().join("test.db").display());
-    TestDatabase { url, _folder: Some(folder) }
+    TestDatabase { url, backend: Backend::Sqlite, _folder: Some(folder) }
+}
+
+/// A fresh database on every backend that there is: SQLite always, a server where `./test` started it.
+///
+/// `test` is `file!()`, to name the suite where a server has to be skipped.
+pub async fn backends(test: &str) -> Vec<TestDatabase> {
+    let mut all = vec![sqlite()];
+    all.extend(servers(test).await);
+    all
+}
+
+/// As [`backends`], without SQLite.
+pub async fn servers(test: &str) -> Vec<TestDatabase> {
+    [postgres(test).await, mysql(test).await].into_iter().flatten().collect()
 }
 
 /// A fresh database on the Postgres that `./test` started.
@@ -33,7 +64,7 @@ pub async fn postgres(test: &str) -> Option<TestDatabase> {
     let mut connection = sqlx::PgConnection::connect(&server).await.expect("the test Postgres answers");
     let create = format!("CREATE DATABASE {name}");
     connection.execute(AssertSqlSafe(create)).await.expect("CREATE DATABASE");
-    Some(TestDatabase { url: with_database(&server, &name), _folder: None })
+    Some(TestDatabase { url: with_database(&server, &name), backend: Backend::Postgres, _folder: None })
 }
 
 /// A fresh database on the MariaDB that `./test` started.
@@ -45,7 +76,7 @@ pub async fn mysql(test: &str) -> Option<TestDatabase> {
     let mut connection = sqlx::MySqlConnection::connect(&server).await.expect("the test MariaDB answers");
     let create = format!("CREATE DATABASE {name}");
     connection.execute(AssertSqlSafe(create)).await.expect("CREATE DATABASE");
-    Some(TestDatabase { url: with_database(&server, &name), _folder: None })
+    Some(TestDatabase { url: with_database(&server, &name), backend: Backend::MySql, _folder: None })
 }
 
 /// The address in this variable; where it is missing, the skip is recorded.
@@ -62,7 +93,8 @@ pub fn server(variable: &str, test: &str) -> Option<String> {
 pub fn skip(test: &str, reason: &str) {
     eprintln!("skipped: {test}: {reason}");
     let Some(path) = std::env::var_os("REDRIVE_TEST_SKIPS") else { return };
-    let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path).expect("the file of skips");
+    let mut file =
+        std::fs::OpenOptions::new().append(true).create(true).open(path).expect("the file of skips");
     writeln!(file, "{test}\t{reason}").expect("the file of skips");
 }
 

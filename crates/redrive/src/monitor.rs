@@ -39,7 +39,7 @@ enum Progress {
 
 impl Monitor {
     pub(crate) fn new(parts: Vec<Part>) -> Self {
-        let waiting = || Mutex::new(Progress::Waiting("starting".to_owned()));
+        let waiting = || Mutex::new(Progress::Waiting("connecting, no answer yet".to_owned()));
         Self { parts: parts.into_iter().map(|part| Watched { part, progress: waiting() }).collect() }
     }
 

@@ -2,5 +2,5 @@
 status = 'dead_letter', completed_at = {now}, due_at = {now},
 error_message = s.message, error_class = s.class, error_code = s.code, error_kind = s.kind,
 fingerprint = s.new_fingerprint, history = s.new_history,
-leased_by = NULL,
-retry_count = t.retry_count + 1
+leased_by = NULL, resolved_at = NULL,
+retry_count = {attempt}

@@ -1,10 +1,12 @@
 //! The tests that every store of work passes, whatever it is made of.
 //!
-//! A backend implements [`Subject`] and calls [`run`]. The suite drives every (state, step) pair of
+//! A backend implements [`Subject`] and calls [`run`]; with dead letters it also implements
+//! [`DeadLetterSubject`] and calls [`letters`](letters()). The suite drives every (state, step) pair of
 //! the machine through the store and compares with the table in `redrive_core::state`, then checks
 //! what the table cannot say: batches, fences, take-over, delays. It waits for nothing: time passes
 //! by leases and delays of zero.
 
+mod letters;
 mod pairs;
 mod promises;
 mod subjects;
@@ -15,10 +17,9 @@ use redrive_core::state::Machine;
 
 use crate::work::WorkStore;
 
+pub use letters::{Dead, DeadLetterSubject, letters};
 pub use pairs::{Subjected, every_pair};
-pub use subjects::{
-    FailedEventsSubject, JobsSubject, LettersSubject, MemorySubject, OutboxSubject,
-};
+pub use subjects::{FailedEventsSubject, JobsSubject, LettersSubject, MemorySubject, OutboxSubject};
 
 /// A store under test. It should be empty, and nobody else should use it meanwhile.
 #[async_trait]

@@ -33,7 +33,12 @@ pub async fn every_pair<S: Subject>(subject: &S) {
             assert_eq!(before, Some(state), "the suite could not reach {state:?}");
             apply(subject, &mut work, step).await;
             let expected = state.next(step).unwrap_or(state);
-            assert_eq!(subject.state(work.id).await, Some(expected), "{}: {state:?} {step:?}", S::State::NAME);
+            assert_eq!(
+                subject.state(work.id).await,
+                Some(expected),
+                "{}: {state:?} {step:?}",
+                S::State::NAME
+            );
             drain(subject).await;
         }
     }
@@ -81,7 +86,9 @@ pub(super) async fn apply<S: Subject>(subject: &S, work: &mut Subjected, step: S
             claim(subject, work, TakeOver::Expired).await;
         }
         Step::Succeed => settle(subject, work, Settlement::Done).await,
-        Step::Retry => settle(subject, work, Settlement::Retry { after: Duration::ZERO, failed: failed() }).await,
+        Step::Retry => {
+            settle(subject, work, Settlement::Retry { after: Duration::ZERO, failed: failed() }).await
+        }
         Step::Bury => settle(subject, work, Settlement::Dead { failed: failed() }).await,
         Step::Release => settle(subject, work, Settlement::Release { after: Duration::ZERO }).await,
         Step::Redrive => drop(subject.redrive(work.id).await),
@@ -99,7 +106,11 @@ async fn claim<S: Subject>(subject: &S, work: &mut Subjected, take_over: TakeOve
     let turn = subject.store().turn(&mut Vec::new(), Some(&claim)).await.expect("claim");
     for (lease, claimed) in turn.claimed {
         if lease.work() == work.id {
-            assert_eq!(claimed.interrupted, take_over == TakeOver::Expired, "interrupted says how it was claimed");
+            assert_eq!(
+                claimed.interrupted,
+                take_over == TakeOver::Expired,
+                "interrupted says how it was claimed"
+            );
             work.lease = Some(lease);
         } else {
             subject.store().turn(&mut vec![(lease, Settlement::Done)], None).await.expect("clean up");
@@ -149,7 +160,9 @@ pub(super) fn failed_with(failure: &Failure) -> Failed {
         key: String::new(),
         payload: Vec::new(),
         created_at: Timestamp::UNIX_EPOCH,
+        attempt: 1,
     };
-    let work = Work { event, retry_count: 0, max_retries: None, interrupted: false, history: Default::default() };
+    let work =
+        Work { event, retry_count: 0, max_retries: None, interrupted: false, history: Default::default() };
     Failed::new("conformance", &work, failure.clone(), Timestamp::UNIX_EPOCH)
 }

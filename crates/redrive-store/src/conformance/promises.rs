@@ -19,6 +19,7 @@ pub(super) async fn all<S: Subject>(subject: &S) {
     an_extended_lease_is_not_taken_over_and_a_lost_one_is_reported(subject).await;
     a_retry_is_counted_remembered_and_not_due_before_its_time(subject).await;
     a_release_burns_no_attempt(subject).await;
+    work_is_recalled_by_its_lease_as_long_as_it_is_held(subject).await;
     one_turn_settles_every_kind_and_claims_anew(subject).await;
     a_hostile_message_does_not_fail_its_batch(subject).await;
     a_letter_is_redriven_once_however_many_ask(subject).await;
@@ -140,6 +141,17 @@ async fn a_release_burns_no_attempt<S: Subject>(subject: &S) {
     assert_eq!((after.retry_count, after.interrupted), (before.retry_count, false));
     settle(subject, vec![(lease, Settlement::Release { after: LONG })]).await;
     assert!(claim(subject, 1, LONG).await.is_empty(), "it was put off for an hour");
+}
+
+async fn work_is_recalled_by_its_lease_as_long_as_it_is_held<S: Subject>(subject: &S) {
+    ready(subject, 1).await;
+    let (lease, work) = claim(subject, 1, LONG).await.remove(0);
+    let stale = Lease::new(lease.work(), lease.fence() + 1, lease.until());
+    assert_eq!(subject.store().recall(&lease).await.expect("recall"), Some(work));
+    assert_eq!(subject.store().recall(&stale).await.expect("recall"), None);
+    let copy = Lease::new(lease.work(), lease.fence(), lease.until());
+    settle(subject, vec![(lease, Settlement::Done)]).await;
+    assert_eq!(subject.store().recall(&copy).await.expect("recall"), None);
 }
 
 async fn one_turn_settles_every_kind_and_claims_anew<S: Subject>(subject: &S) {

@@ -1,19 +1,23 @@
 //! The stores of this crate as subjects of the suite.
 
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use async_trait::async_trait;
 use jiff::Timestamp;
-use redrive_core::dead_letter::{DeadLetterQueue, Filter, Operator, Origin, Page};
+use redrive_core::dead_letter::{DeadLetterQueue, Operator, Origin, Status};
 use redrive_core::event::{NewEvent, WorkId};
 use redrive_core::failure::Failure;
+use redrive_core::lease::{Failed, Lease, Settlement, Work};
 use redrive_core::state::{FailedEventState, JobState, LetterState, Machine, OutboxState, Step};
 
-use super::Subject;
+use super::pairs::LONG;
+use super::{Dead, DeadLetterSubject, Subject};
 use crate::failed_events::{FailedEvent, FailedEvents};
 use crate::jobs::{Enqueued, Jobs, NewJob};
 use crate::letters::{Letters, NewLetter};
 use crate::memory::Memory;
 use crate::outbox::Outbox;
-use crate::work::WorkStore;
+use crate::work::{Claim, TakeOver, WorkStore};
 
 /// An in-memory store.
 pub struct MemorySubject<M>(pub Memory<M>);
@@ -109,17 +113,15 @@ impl Subject for OutboxSubject {
 }
 
 impl OutboxSubject {
-    /// The letter of the event, by its origin.
+    /// The letter of the event.
     async fn letter(&self, event: WorkId) -> Option<String> {
-        let listing = self.0.list(&Filter::default(), Page::first(500)).await.expect("list");
-        for summary in listing.letters {
-            let letter = self.0.get(&summary.id.local).await.expect("get").expect("it was listed");
-            if matches!(letter.origin, Origin::Table { id, .. } if id == event.0) {
-                return Some(summary.id.local);
-            }
-        }
-        None
+        self.0.letter_of(event).await.expect("letter").map(|letter| letter.to_string())
     }
+}
+
+fn added(enqueued: Vec<Enqueued>) -> Vec<WorkId> {
+    let added = |one| if let Enqueued::Added(id) = one { Some(id) } else { None };
+    enqueued.into_iter().filter_map(added).collect()
 }
 
 #[async_trait]
@@ -132,8 +134,7 @@ impl Subject for JobsSubject {
 
     async fn add(&self, count: usize) -> Vec<WorkId> {
         let jobs = (0..count).map(|number| NewJob::new(format!("article-{number}"), "{}")).collect();
-        let added = self.0.enqueue(jobs).await.expect("enqueue");
-        added.into_iter().filter_map(|one| if let Enqueued::Added(id) = one { Some(id) } else { None }).collect()
+        added(self.0.enqueue(jobs).await.expect("enqueue"))
     }
 
     async fn state(&self, id: WorkId) -> Option<JobState> {
@@ -164,7 +165,13 @@ impl Subject for FailedEventsSubject {
     async fn add(&self, count: usize) -> Vec<WorkId> {
         let at = Timestamp::UNIX_EPOCH;
         let event = |number: usize| {
-            FailedEvent::new(&format!("k{number}"), "https://example.org", at, at, Failure::transient("Timeout", ""))
+            FailedEvent::new(
+                &format!("k{number}"),
+                "https://example.org",
+                at,
+                at,
+                Failure::transient("Timeout", ""),
+            )
         };
         self.0.append(&(0..count).map(event).collect::<Vec<_>>()).await.expect("append")
     }
@@ -195,25 +202,7 @@ impl Subject for LettersSubject {
     }
 
     async fn add(&self, count: usize) -> Vec<WorkId> {
-        let at = Timestamp::UNIX_EPOCH;
-        let before = self.newest().await;
-        let letter = |number: usize| NewLetter {
-            source: format!("topic/0/{}", before + 1 + number as i64),
-            event_type: "OrderCreated".into(),
-            key: number.to_string(),
-            payload: vec![0, 159, 146, 150],
-            headers: vec![("trace".into(), vec![255, 0])],
-            origin: Origin::Topic { topic: "topic".into(), partition: 0, offset: number as i64 },
-            target: None,
-            failure: Failure::permanent("Refused", "no"),
-            attempts: 1,
-            first_failed_at: at,
-            failed_at: at,
-        };
-        let added = self.0.add(&(0..count).map(letter).collect::<Vec<_>>()).await.expect("add");
-        assert_eq!(added, count);
-        let newest = self.newest().await;
-        (newest - count as i64 + 1..=newest).map(WorkId).collect()
+        self.add_letters((0..count).map(|_| new_letter()).collect()).await
     }
 
     async fn state(&self, id: WorkId) -> Option<LetterState> {
@@ -234,9 +223,140 @@ impl Subject for LettersSubject {
 }
 
 impl LettersSubject {
-    /// The highest number given out so far.
-    async fn newest(&self) -> i64 {
-        let listing = self.0.list(&Filter::default(), Page::first(1)).await.expect("list");
-        listing.letters.first().and_then(|letter| letter.id.local.parse().ok()).unwrap_or(0)
+    async fn add_letters(&self, letters: Vec<NewLetter>) -> Vec<WorkId> {
+        let added = self.0.add(&letters).await.expect("add");
+        assert_eq!(added, letters.len());
+        let mut ids = Vec::new();
+        for letter in &letters {
+            ids.extend(self.0.number_of(&letter.source).await.expect("number"));
+        }
+        ids
+    }
+}
+
+/// A letter that has not come in yet.
+fn new_letter() -> NewLetter {
+    static OFFSET: AtomicI64 = AtomicI64::new(0);
+    let offset = OFFSET.fetch_add(1, Ordering::Relaxed);
+    NewLetter {
+        source: format!("topic/0/{offset}"),
+        event_type: "OrderCreated".into(),
+        key: offset.to_string(),
+        payload: vec![0, 159, 146, 150],
+        headers: vec![("trace".into(), vec![255, 0])],
+        origin: Origin::Topic { topic: "topic".into(), partition: 0, offset },
+        target: None,
+        failure: Failure::permanent("Refused", "no"),
+        attempts: 1,
+        first_failed_at: Timestamp::UNIX_EPOCH,
+        failed_at: Timestamp::UNIX_EPOCH,
+    }
+}
+
+/// Claims this work, and lets it die.
+async fn kill(store: &dyn WorkStore, pipeline: &str, ids: &[WorkId], dead: &[Dead]) {
+    let claim =
+        Claim { worker: "conformance".into(), limit: 10_000, lease: LONG, take_over: TakeOver::Never };
+    let turn = store.turn(&mut Vec::new(), Some(&claim)).await.expect("claim");
+    let settle = |(lease, work): (Lease, Work)| {
+        let settlement = match ids.iter().position(|id| *id == lease.work()) {
+            Some(at) => Settlement::Dead {
+                failed: Failed::new(pipeline, &work, dead[at].failure.clone(), Timestamp::now()),
+            },
+            None => Settlement::Done,
+        };
+        (lease, settlement)
+    };
+    let mut settled = turn.claimed.into_iter().map(settle).collect();
+    let turn = store.turn(&mut settled, None).await.expect("settle");
+    assert!(turn.lost.is_empty());
+}
+
+fn names(ids: &[WorkId]) -> Vec<String> {
+    ids.iter().map(ToString::to_string).collect()
+}
+
+#[async_trait]
+impl DeadLetterSubject for OutboxSubject {
+    fn queue(&self) -> &dyn DeadLetterQueue {
+        &self.0
+    }
+
+    async fn bury(&self, dead: &[Dead]) -> Vec<String> {
+        let event = |dead: &Dead| NewEvent {
+            event_type: dead.event_type.clone(),
+            aggregate_type: "Order".into(),
+            aggregate_id: dead.key.clone(),
+            payload: dead.payload.clone(),
+        };
+        let ids = self.0.append(dead.iter().map(event).collect()).await.expect("append");
+        kill(&self.0, self.0.pipeline(), &ids, dead).await;
+        let mut letters = Vec::new();
+        for id in ids {
+            letters.extend(self.letter(id).await);
+        }
+        letters
+    }
+}
+
+#[async_trait]
+impl DeadLetterSubject for JobsSubject {
+    fn queue(&self) -> &dyn DeadLetterQueue {
+        &self.0
+    }
+
+    async fn bury(&self, dead: &[Dead]) -> Vec<String> {
+        let jobs = dead.iter().map(|dead| NewJob::new(&dead.key, &dead.payload)).collect();
+        let ids = added(self.0.enqueue(jobs).await.expect("enqueue"));
+        kill(&self.0, self.0.pipeline(), &ids, dead).await;
+        names(&ids)
+    }
+
+    fn event_type(&self, _: &str) -> String {
+        self.0.pipeline().to_owned()
+    }
+}
+
+#[async_trait]
+impl DeadLetterSubject for FailedEventsSubject {
+    fn queue(&self) -> &dyn DeadLetterQueue {
+        &self.0
+    }
+
+    async fn bury(&self, dead: &[Dead]) -> Vec<String> {
+        let now = Timestamp::now();
+        let event = |dead: &Dead| FailedEvent::new(&dead.key, &dead.payload, now, now, dead.failure.clone());
+        let ids = self.0.append(&dead.iter().map(event).collect::<Vec<_>>()).await.expect("append");
+        kill(&self.0, self.0.pipeline(), &ids, dead).await;
+        names(&ids)
+    }
+
+    fn event_type(&self, _: &str) -> String {
+        self.0.pipeline().to_owned()
+    }
+
+    fn status(&self) -> Status {
+        Status::Failed
+    }
+}
+
+#[async_trait]
+impl DeadLetterSubject for LettersSubject {
+    fn queue(&self) -> &dyn DeadLetterQueue {
+        &self.0
+    }
+
+    async fn bury(&self, dead: &[Dead]) -> Vec<String> {
+        let now = Timestamp::now();
+        let letter = |dead: &Dead| NewLetter {
+            event_type: dead.event_type.clone(),
+            key: dead.key.clone(),
+            payload: dead.payload.clone().into_bytes(),
+            failure: dead.failure.clone(),
+            first_failed_at: now,
+            failed_at: now,
+            ..new_letter()
+        };
+        names(&self.add_letters(dead.iter().map(letter).collect()).await)
     }
 }

@@ -28,7 +28,8 @@ async fn migrate(config: &Config) -> anyhow::Result<()> {
     }
     if failed > 0 {
         bail!(
-            "{failed} of {} could not be migrated; nothing is half-done: mend the above, run it again",
+            "{failed} of {} could not be migrated, see above: check that the database runs and that address and \
+             password are right, then run it again: what is there already stays as it is",
             parts.len()
         );
     }

@@ -6,4 +6,4 @@ CREATE TABLE IF NOT EXISTS {table} (
     subject TEXT NOT NULL,
     letters BIGINT NOT NULL,
     note TEXT NOT NULL
-) DEFAULT CHARSET = utf8mb4;
+) DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;

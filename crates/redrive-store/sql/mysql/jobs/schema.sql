@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS {table} (
     created_at DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     started_at DATETIME(6),
     completed_at DATETIME(6)
-) DEFAULT CHARSET = utf8mb4;
+) DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
 ALTER TABLE {table} ADD COLUMN payload LONGTEXT;
 ALTER TABLE {table} ADD COLUMN priority SMALLINT NOT NULL DEFAULT 0;
 ALTER TABLE {table} ADD COLUMN unique_key VARCHAR(255);
@@ -30,7 +30,8 @@ ALTER TABLE {table} ADD COLUMN resolution_note TEXT;
 -- MySQL has no partial index: computed columns say what is live and what is dead, and one range of
 -- an index is all that a claim or a list reads.
 ALTER TABLE {table} ADD COLUMN live TINYINT AS (CASE WHEN status IN ('pending', 'running') THEN 1 END) VIRTUAL;
-ALTER TABLE {table} ADD COLUMN live_key VARCHAR(255) AS (CASE WHEN status IN ('pending', 'running') THEN unique_key END) VIRTUAL;
+-- Binary: an application's own table may take A for a, and every MySQL text takes 'a ' for 'a'.
+ALTER TABLE {table} ADD COLUMN live_key VARBINARY(1020) AS (CASE WHEN status IN ('pending', 'running') THEN CAST(unique_key AS BINARY) END) VIRTUAL;
 ALTER TABLE {table} ADD COLUMN dead_at DATETIME(6) AS (CASE WHEN status IN ('failed', 'dead_letter') THEN COALESCE(completed_at, created_at) END) VIRTUAL;
 CREATE INDEX {table_name}_due ON {table} (live, priority, due_at, job_id);
 CREATE UNIQUE INDEX {table_name}_unique ON {table} (live_key);

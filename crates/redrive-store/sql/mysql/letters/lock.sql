@@ -1,6 +1,6 @@
 SELECT t.{letter_id}
 FROM JSON_TABLE($1, '$[*]' COLUMNS (id BIGINT PATH '$[0]')) AS s
-STRAIGHT_JOIN {letters} AS t ON t.{letter_id} = s.id
+STRAIGHT_JOIN {letters} AS t FORCE INDEX (PRIMARY) ON t.{letter_id} = s.id
 WHERE {waiting}
 ORDER BY t.{letter_id}
 FOR UPDATE

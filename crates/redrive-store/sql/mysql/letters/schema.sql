@@ -32,8 +32,10 @@ CREATE TABLE IF NOT EXISTS {table} (
     resolved_at DATETIME(6),
     resolved_by VARCHAR(100),
     resolution_note TEXT
-) DEFAULT CHARSET = utf8mb4;
-CREATE UNIQUE INDEX {table_name}_source ON {table} (pipeline, source);
+) DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+-- Binary: MySQL takes 'a ' for 'a' in every text.
+ALTER TABLE {table} ADD COLUMN source_key VARBINARY(1020) AS (CAST(source AS BINARY)) VIRTUAL;
+CREATE UNIQUE INDEX {table_name}_source ON {table} (pipeline, source_key);
 ALTER TABLE {table} ADD COLUMN live TINYINT AS (CASE WHEN state IN ('queued', 'sending') THEN 1 END) VIRTUAL;
 CREATE INDEX {table_name}_due ON {table} (pipeline, live, due_at, id);
 CREATE INDEX {table_name}_failed ON {table} (pipeline, failed_at, id);

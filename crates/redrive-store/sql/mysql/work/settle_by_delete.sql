@@ -1,2 +1,2 @@
-DELETE t FROM {batch} STRAIGHT_JOIN {table} AS t ON t.{id} = s.id AND t.lease = s.lease
+DELETE t FROM {batch} STRAIGHT_JOIN {table} AS t FORCE INDEX (PRIMARY) ON t.{id} = s.id AND t.lease = s.lease
 WHERE {held}

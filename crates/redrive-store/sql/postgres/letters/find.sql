@@ -1,1 +1,1 @@
-SELECT t.{letter_id} FROM {letters} AS t WHERE t.{letter_id} = ANY($1::bigint[]) AND {scope}
+SELECT t.{letter_id} FROM {letters} AS t WHERE t.{letter_id} = ANY($1::bigint[]) AND {known}

@@ -1,3 +1,4 @@
+-- COALESCE: an application's own table may allow NULL where ours does not.
 -- One statement: the letter is there before the event is gone, or neither is.
 WITH gone AS (
     DELETE FROM {table} AS t
@@ -8,7 +9,7 @@ WITH gone AS (
 )
 INSERT INTO {letters} (original_event_id, event_type, aggregate_type, aggregate_id, payload, error_message,
     retry_count, created_at, origin_id, redrive_count, error_class, error_code, error_kind, fingerprint, history)
-SELECT id, event_type, aggregate_type, aggregate_id, payload, message,
-    retry_count, created_at, COALESCE(origin_id, id), redrive_count, class, code, kind, new_fingerprint, new_history
+SELECT id, COALESCE(event_type, ''), aggregate_type, aggregate_id, payload, message,
+    COALESCE(retry_count, 0), COALESCE(created_at, now()), COALESCE(origin_id, id), redrive_count, class, code, kind, new_fingerprint, new_history
 FROM gone
 RETURNING original_event_id

@@ -1,5 +1,6 @@
 -- Settles what is done and claims anew: one round trip, one commit. Both parts see the same
--- snapshot; what is being settled is leased, so it is not due and not claimed.
+-- snapshot: a lease that has run out by now could be settled and claimed at once. Counting what is
+-- done makes Postgres settle first; a claim then skips the rows that the same statement has changed.
 -- $1 ids, $2 leases; $3 worker, $4 lease in microseconds, $5 may take over, $6 how many
 WITH done AS (
     {done}
@@ -9,6 +10,7 @@ WITH done AS (
     WHERE t.{id} = ANY(ARRAY(
         SELECT e.{id} FROM {table} AS e
         WHERE {live} AND e.due_at <= now() AND ($5 OR NOT ({leased})) {in_order}
+        AND (SELECT count(*) >= 0 FROM done)
         ORDER BY {order} LIMIT $6
         FOR UPDATE SKIP LOCKED))
     RETURNING {work}

@@ -23,7 +23,7 @@ ALTER TABLE {table} ADD COLUMN origin_id BIGINT;
 ALTER TABLE {table} ADD COLUMN redrive_count INT NOT NULL DEFAULT 0;
 ALTER TABLE {table} ADD COLUMN history TEXT;
 -- Only what waits is in it: neither processed events nor dead letters make a claim slower.
-CREATE INDEX {table_name}_due ON {table} (due_at, id) WHERE NOT processed;
+CREATE INDEX {table_name}_due ON {table} (due_at, id) WHERE processed = FALSE;
 CREATE TABLE IF NOT EXISTS {letters} (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     original_event_id BIGINT NOT NULL,
@@ -52,5 +52,5 @@ ALTER TABLE {letters} ADD COLUMN history TEXT;
 CREATE INDEX {letters_name}_resolved ON {letters} (resolved);
 CREATE INDEX {letters_name}_type ON {letters} (event_type, failed_at, id);
 CREATE INDEX {letters_name}_failed ON {letters} (failed_at, id);
-CREATE INDEX {letters_name}_open ON {letters} (failed_at, id) WHERE NOT resolved;
+CREATE INDEX {letters_name}_open ON {letters} (failed_at, id) WHERE resolved = FALSE;
 CREATE INDEX {letters_name}_group ON {letters} (fingerprint, failed_at, id);

@@ -1,2 +1,2 @@
-CREATE INDEX {table_name}_order ON {table} (aggregate_type, aggregate_id) WHERE NOT processed;
-CREATE INDEX {letters_name}_order ON {letters} (aggregate_type, aggregate_id) WHERE NOT resolved;
+CREATE INDEX {table_name}_order ON {table} (aggregate_type, aggregate_id) WHERE processed = FALSE;
+CREATE INDEX {letters_name}_order ON {letters} (aggregate_type, aggregate_id) WHERE resolved = FALSE;

@@ -3,4 +3,4 @@ UPDATE {table} AS t
 SET due_at = strftime('%Y-%m-%d %H:%M:%f', 'now', ($2 / 1000000.0) || ' seconds')
 FROM (SELECT value ->> 0 AS id, value ->> 1 AS lease FROM json_each($1)) AS s
 WHERE t.{id} = s.id AND t.lease = s.lease AND {held}
-RETURNING {id}, due_at
+RETURNING {id}, lease, due_at

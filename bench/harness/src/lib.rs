@@ -1,0 +1,26 @@
+//! What the benches share.
+//!
+//! | item | is |
+//! |---|---|
+//! | [`race()`] | contestants that take turns, round by round, on a noisy machine |
+//! | [`Rates`], [`Ratio`] | what came out: medians, and how far the rounds lie apart |
+//! | [`Target`] | what we want to reach, and the table of what was reached |
+//! | [`Memory`] | what this process occupies |
+//! | [`Scratch`] | a Postgres database that is dropped afterwards |
+//! | [`machine()`] | where all this was measured |
+
+mod machine;
+mod memory;
+mod postgres;
+mod race;
+mod rates;
+mod table;
+mod target;
+
+pub use machine::{file_system, load, machine};
+pub use memory::Memory;
+pub use postgres::Scratch;
+pub use race::{Contestant, race};
+pub use rates::{Rates, Ratio, thousands};
+pub use table::Table;
+pub use target::{Target, verdict};

@@ -1,0 +1,4 @@
+UPDATE raw_event AS t
+SET processed = TRUE
+FROM unnest($1::bigint[], $2::bigint[]) AS s(id, lease)
+WHERE t.id = s.id AND t.lease = s.lease AND NOT t.processed

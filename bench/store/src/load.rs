@@ -1,0 +1,29 @@
+//! How the work is done: by how many workers, in batches of how many, and what becomes of it.
+
+use redrive_store::Processed;
+
+/// One setting of a comparison.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) workers: usize,
+    pub(crate) batch: u32,
+    pub(crate) processed: Processed,
+}
+
+impl Load {
+    /// The batches that are compared, with delivered events kept and deleted.
+    pub(crate) fn all(workers: usize) -> impl Iterator<Item = Self> {
+        [50, 500].into_iter().flat_map(move |batch| {
+            [Processed::Keep, Processed::Delete].map(|processed| Self { workers, batch, processed })
+        })
+    }
+
+    /// `batch 500, update`.
+    pub(crate) fn name(&self) -> String {
+        let settle = match self.processed {
+            Processed::Keep => "update",
+            Processed::Delete => "delete",
+        };
+        format!("batch {}, {settle}", self.batch)
+    }
+}

@@ -1,0 +1,102 @@
+//! The engine: starts the pipelines and stops them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_store::Database;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::auto_redrive::{self, Rule};
+use crate::pipeline::{Bell, Pipeline};
+use crate::watch::{self, WatchOptions};
+use crate::worker::Worker;
+
+/// How often the policies look for letters.
+const POLICY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The pipelines at work. Every task that it starts ends with it.
+#[derive(Debug, Default)]
+pub struct Engine {
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Engine {
+    /// An engine with nothing to do yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Starts the workers of a pipeline that has handlers, and the watch over its dead letters.
+    pub fn start(&self, pipeline: &Arc<Pipeline>, watch: WatchOptions) {
+        if let Some(routes) = &pipeline.routes {
+            for number in 1..=pipeline.pace.workers.max(1) {
+                let name = worker_name(&pipeline.name, number);
+                let worker = Worker::new(Arc::clone(pipeline), routes.clone(), name, self.stop.child_token());
+                self.tasks.spawn(worker.run());
+            }
+        }
+        self.tasks.spawn(watch::watch(Arc::clone(pipeline), watch, self.stop.child_token()));
+    }
+
+    /// Wakes the pipeline when the database says that there is work (Postgres).
+    pub fn listen(&self, pipeline: &Arc<Pipeline>, database: Database, channel: String) {
+        self.tasks.spawn(listen(database, channel, pipeline.bell.clone(), self.stop.child_token()));
+    }
+
+    /// Redrives the letters of a pipeline by these rules.
+    pub fn auto_redrive(&self, pipeline: &Arc<Pipeline>, rules: Vec<Rule>) {
+        if !rules.is_empty() {
+            let stop = self.stop.child_token();
+            self.tasks.spawn(auto_redrive::apply(Arc::clone(pipeline), rules, POLICY_INTERVAL, stop));
+        }
+    }
+
+    /// Stops claiming, finishes or hands back what is in hand, and ends every task.
+    pub async fn stop(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+/// Who holds a lease, for a person who looks at the table: host, process, worker.
+fn worker_name(pipeline: &str, number: usize) -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let name = format!("{host}/{}/{pipeline}-{number}", std::process::id());
+    name.chars().take(100).collect()
+}
+
+/// Rings the bell at every notification; after a lost connection, too, since some may be missed.
+async fn listen(database: Database, channel: String, bell: Bell, stop: CancellationToken) {
+    let mut pause = Duration::from_millis(200);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            heard = hear(&database, &channel, &bell) => {
+                if heard.is_ok() {
+                    return; // This database has nothing to say: it is not Postgres.
+                }
+            }
+        }
+        bell.ring();
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(pause) => pause = (pause * 2).min(Duration::from_secs(5)),
+        }
+    }
+}
+
+async fn hear(database: &Database, channel: &str, bell: &Bell) -> Result<(), ()> {
+    let listener = database.listen(channel).await.map_err(|error| {
+        tracing::debug!(%error, "cannot listen for notifications: polling goes on");
+    })?;
+    let Some(mut listener) = listener else { return Ok(()) };
+    bell.ring();
+    loop {
+        listener.recv().await.map_err(drop)?;
+        bell.ring();
+    }
+}

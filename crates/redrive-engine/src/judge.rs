@@ -1,0 +1,98 @@
+//! The judge: an outcome in, a settlement out. No I/O.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use redrive_core::event::Event;
+use redrive_core::failure::Failure;
+use redrive_core::history::History;
+use redrive_core::lease::{Failed, Settlement, Work};
+use redrive_core::policy::{Policy, Verdict};
+
+use crate::breaker::Change;
+use crate::routes::Route;
+
+/// What the worker remembers about work whose event is with a handler.
+#[derive(Debug, Clone)]
+pub(crate) struct Record {
+    pub(crate) retry_count: u32,
+    pub(crate) max_retries: Option<u32>,
+    pub(crate) history: History,
+}
+
+impl Record {
+    /// Splits work into what the handler gets and what stays.
+    pub(crate) fn split(work: Work) -> (Event, Self) {
+        let record =
+            Self { retry_count: work.retry_count, max_retries: work.max_retries, history: work.history };
+        (work.event, record)
+    }
+
+    fn join(self, event: Event) -> Work {
+        Work {
+            event,
+            retry_count: self.retry_count,
+            max_retries: self.max_retries,
+            interrupted: false,
+            history: self.history,
+        }
+    }
+}
+
+/// What was decided about one event.
+#[derive(Debug)]
+pub(crate) struct Judgement {
+    pub(crate) settlement: Settlement,
+    /// What the handler's breaker made of it.
+    pub(crate) change: Change,
+}
+
+/// Judges what a handler made of an event.
+pub(crate) fn judge(
+    pipeline: &str,
+    policy: &Policy,
+    route: &Route,
+    (event, record): (Event, Record),
+    result: Result<(), Failure>,
+) -> Judgement {
+    let now = Instant::now();
+    let mut breaker = route.breaker();
+    let class = result.as_ref().err().map(|failure| failure.class);
+    let change = breaker.note(event.id, class, now);
+    let settlement = match result {
+        Ok(()) => Settlement::Done,
+        // While the handler is down, nobody's attempts are counted.
+        Err(failure) => match breaker.put_off(now) {
+            Some(after) => Settlement::Release { after: spread(after, event.id.0) },
+            None => sentence(pipeline, policy, event, record, failure),
+        },
+    };
+    Judgement { settlement, change }
+}
+
+/// Judges a failure by the policy alone.
+pub(crate) fn sentence(
+    pipeline: &str,
+    policy: &Policy,
+    event: Event,
+    record: Record,
+    failure: Failure,
+) -> Settlement {
+    let seed = (event.id.0 as u64).wrapping_mul(31).wrapping_add(u64::from(record.retry_count));
+    let policy = match record.max_retries {
+        Some(limit) => &policy.clone().with_attempts(limit),
+        None => policy,
+    };
+    let verdict = policy.decide(&failure, record.retry_count, seed);
+    let failed = Failed::new(pipeline, &record.join(event), failure, Timestamp::now());
+    match verdict {
+        Verdict::Retry { after } => Settlement::Retry { after, failed },
+        Verdict::Bury | Verdict::Park => Settlement::Dead { failed },
+    }
+}
+
+/// Up to a quarter more, so that what was put off together does not come back together.
+pub(crate) fn spread(after: Duration, seed: i64) -> Duration {
+    let part = u32::try_from(seed.rem_euclid(256)).unwrap_or(0);
+    after + after / 1024 * part + Duration::from_millis(1)
+}

@@ -1,0 +1,39 @@
+//! The engine of redrive: one worker loop for every pipeline, and what surrounds it.
+//!
+//! | module | is |
+//! |---|---|
+//! | [`Pipeline`] | a store of work, its handlers and its policy |
+//! | [`Engine`] | starts pipelines, stops them |
+//! | `worker` | the loop: claim → handle → judge → settle |
+//! | `judge` | an outcome in, a settlement out |
+//! | [`breaker`] | an outage is not poison |
+//! | [`Remote`] | the same for workers elsewhere, over HTTP |
+//! | `slots` | so many handlers at a time, panics and time-outs contained |
+//! | `watch` | thresholds, reports, gauges |
+//! | [`auto_redrive`] | policies that redrive by themselves |
+//! | [`handlers`] | HTTP, command and Kafka, for services in other languages |
+//! | [`alerts`] | who is told, and how often |
+
+mod agenda;
+mod engine;
+mod health;
+mod judge;
+mod pipeline;
+mod remote;
+mod routes;
+mod slots;
+mod watch;
+mod witness;
+mod worker;
+
+pub mod alerts;
+pub mod auto_redrive;
+pub mod breaker;
+pub mod handlers;
+
+pub use engine::Engine;
+pub use health::Health;
+pub use pipeline::{Bell, Pace, Pipeline, Switch};
+pub use remote::{Remote, Reported};
+pub use routes::{Route, Routes};
+pub use watch::{Nudge, WatchOptions};

@@ -1,0 +1,143 @@
+//! Work for programs in other languages: they claim, complete, fail and extend over HTTP, and get the
+//! same leases, fences and policy as a handler in this process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use redrive_core::event::WorkId;
+use redrive_core::failure::Failure;
+use redrive_core::lease::{Lease, Settlement, Work};
+use redrive_store::{Claim, Error, TakeOver};
+
+use crate::judge::{self, Record};
+use crate::pipeline::Pipeline;
+use crate::witness::Witness;
+
+/// What became of a worker's report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reported {
+    /// It is written down.
+    Accepted,
+    /// The lease is not theirs any more: nothing was changed.
+    Lost,
+}
+
+/// The door of a pipeline for workers elsewhere.
+pub struct Remote {
+    pipeline: Arc<Pipeline>,
+}
+
+impl Remote {
+    /// The door of this pipeline.
+    #[must_use]
+    pub const fn new(pipeline: Arc<Pipeline>) -> Self {
+        Self { pipeline }
+    }
+
+    /// Claims work for a worker.
+    ///
+    /// Work whose last holder never settled is first counted as failed: it comes again after its
+    /// backoff, or becomes a dead letter.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn claim(
+        &self,
+        worker: &str,
+        limit: u32,
+        lease: Duration,
+    ) -> Result<Vec<(Lease, Work)>, Error> {
+        if self.pipeline.switch.is_paused() {
+            return Ok(Vec::new());
+        }
+        let worker = worker.chars().filter(|c| *c != '\0').take(100).collect();
+        let claim = Claim { worker, limit, lease, take_over: TakeOver::Expired };
+        let turn = self.pipeline.store.turn(&mut Vec::new(), Some(&claim)).await?;
+        let (interrupted, fresh): (Vec<_>, Vec<_>) =
+            turn.claimed.into_iter().partition(|(_, work)| work.interrupted);
+        for (lease, work) in interrupted {
+            self.settle_failed(lease, work, Failure::interrupted()).await?;
+        }
+        Ok(fresh)
+    }
+
+    /// Claims work, and waits for some up to `patience`.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn claim_patiently(
+        &self,
+        worker: &str,
+        limit: u32,
+        lease: Duration,
+        patience: Duration,
+    ) -> Result<Vec<(Lease, Work)>, Error> {
+        let deadline = tokio::time::Instant::now() + patience;
+        loop {
+            let claimed = self.claim(worker, limit, lease).await?;
+            let now = tokio::time::Instant::now();
+            if !claimed.is_empty() || now >= deadline {
+                return Ok(claimed);
+            }
+            let look = deadline.min(now + self.pipeline.pace.poll_interval.min(Duration::from_secs(1)));
+            tokio::select! {
+                () = self.pipeline.bell.rung() => {}
+                () = tokio::time::sleep_until(look) => {}
+            }
+        }
+    }
+
+    /// The worker has done it.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached: report it again.
+    pub async fn complete(&self, work: WorkId, fence: i64) -> Result<Reported, Error> {
+        let lease = Lease::new(work, fence, Timestamp::MAX);
+        let Some(held) = self.pipeline.store.recall(&lease).await? else { return Ok(Reported::Lost) };
+        self.settle(lease, &held, Settlement::Done).await
+    }
+
+    /// The worker could not do it.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached: report it again.
+    pub async fn fail(&self, work: WorkId, fence: i64, failure: Failure) -> Result<Reported, Error> {
+        let lease = Lease::new(work, fence, Timestamp::MAX);
+        match self.pipeline.store.recall(&lease).await? {
+            Some(held) => self.settle_failed(lease, held, failure).await,
+            None => Ok(Reported::Lost),
+        }
+    }
+
+    /// The worker is still at it; returns until when it has time now.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached: extend it again.
+    pub async fn heartbeat(
+        &self,
+        work: WorkId,
+        fence: i64,
+        lease: Duration,
+    ) -> Result<Option<Timestamp>, Error> {
+        let mut held = Lease::new(work, fence, Timestamp::MAX);
+        let lost = self.pipeline.store.extend(&mut [&mut held], lease).await?;
+        Ok(lost.is_empty().then(|| held.until()))
+    }
+
+    async fn settle_failed(&self, lease: Lease, work: Work, failure: Failure) -> Result<Reported, Error> {
+        let about = work.clone();
+        let (event, record) = Record::split(work);
+        let settlement = judge::sentence(&self.pipeline.name, &self.pipeline.policy, event, record, failure);
+        self.settle(lease, &about, settlement).await
+    }
+
+    async fn settle(&self, lease: Lease, work: &Work, settlement: Settlement) -> Result<Reported, Error> {
+        let mut witness = Witness::new(Arc::clone(&self.pipeline));
+        let about = witness.about(&work.event, work.retry_count);
+        witness.judged(&lease, &settlement, about);
+        let turn = self.pipeline.store.turn(&mut vec![(lease, settlement)], None).await?;
+        witness.settled(&turn.lost);
+        Ok(if turn.lost.is_empty() { Reported::Accepted } else { Reported::Lost })
+    }
+}

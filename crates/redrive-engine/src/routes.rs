@@ -1,0 +1,71 @@
+//! Which handler an event goes to.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redrive_core::handler::Handler;
+
+use crate::breaker::Breaker;
+
+/// A handler with its name and its breaker.
+#[derive(Clone)]
+pub struct Route {
+    name: Arc<str>,
+    handler: Arc<dyn Handler>,
+    breaker: Arc<Mutex<Breaker>>,
+}
+
+impl Route {
+    /// A handler under the name that alerts and logs use.
+    pub fn new(name: &str, handler: Arc<dyn Handler>) -> Self {
+        Self { name: name.into(), handler, breaker: Arc::default() }
+    }
+
+    /// What alerts and logs call it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether its handler is down: events wait for it.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        !self.breaker().is_closed()
+    }
+
+    pub(crate) fn handler(&self) -> &dyn Handler {
+        &*self.handler
+    }
+
+    pub(crate) fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The handlers of a pipeline.
+#[derive(Clone)]
+pub enum Routes {
+    /// One for each type of event (the outbox).
+    ByType(HashMap<String, Route>),
+    /// One for everything (a job queue).
+    All(Route),
+}
+
+impl Routes {
+    /// The handler for this type of event.
+    #[must_use]
+    pub fn find(&self, event_type: &str) -> Option<&Route> {
+        match self {
+            Self::ByType(routes) => routes.get(event_type),
+            Self::All(route) => Some(route),
+        }
+    }
+
+    /// Every handler.
+    pub fn iter(&self) -> Box<dyn Iterator<Item = &Route> + '_> {
+        match self {
+            Self::ByType(routes) => Box::new(routes.values()),
+            Self::All(route) => Box::new(std::iter::once(route)),
+        }
+    }
+}

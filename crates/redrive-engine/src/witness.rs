@@ -1,0 +1,185 @@
+//! The witness: tells metrics and people what a worker did, once it is durable.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use metrics::{Counter, Histogram, counter, histogram};
+use redrive_core::event::{Event, WorkId};
+use redrive_core::lease::{Failed, Lease, Settlement};
+use redrive_store::Error;
+
+use crate::alerts::{DeadLetterAlert, HandlerDown, HandlerUp, Inert};
+use crate::pipeline::Pipeline;
+use crate::routes::Route;
+use crate::slots::Outcome;
+
+/// More types than this are counted as `other`: a label must not grow without end.
+const MAX_TYPES: usize = 200;
+
+/// What an alert says about an event; made before the event is gone.
+#[derive(Debug)]
+pub(crate) struct About {
+    event_type: String,
+    aggregate_type: String,
+    key: String,
+    retry_count: u32,
+}
+
+pub(crate) struct Witness {
+    pipeline: Arc<Pipeline>,
+    types: HashMap<String, Gauges>,
+    /// Settlements on their way to the store.
+    pending: Vec<(WorkId, &'static str, About, Option<Failed>)>,
+    /// Whether the store was down when last asked.
+    down: bool,
+}
+
+/// The series of one event type.
+#[derive(Clone)]
+struct Gauges {
+    delivered: Counter,
+    retried: Counter,
+    dead: Counter,
+    released: Counter,
+    seconds: Histogram,
+}
+
+impl Witness {
+    pub(crate) fn new(pipeline: Arc<Pipeline>) -> Self {
+        Self { pipeline, types: HashMap::new(), pending: Vec::new(), down: false }
+    }
+
+    pub(crate) fn about(&self, event: &Event, retry_count: u32) -> About {
+        About {
+            event_type: event.event_type.clone(),
+            aggregate_type: event.aggregate_type.clone(),
+            key: event.key.clone(),
+            retry_count,
+        }
+    }
+
+    /// A handler has run.
+    pub(crate) fn attempt(&mut self, outcome: &Outcome) {
+        for event in &outcome.events {
+            self.gauges(&event.event_type).seconds.record(outcome.took);
+        }
+    }
+
+    /// Something was decided, and is not durable yet.
+    pub(crate) fn judged(&mut self, lease: &Lease, settlement: &Settlement, about: About) {
+        let (outcome, failed) = match settlement {
+            Settlement::Done => ("delivered", None),
+            Settlement::Retry { .. } => ("retried", None),
+            Settlement::Dead { failed } => ("dead", Some(failed.clone())),
+            Settlement::Release { .. } => ("released", None),
+        };
+        self.pending.push((lease.work(), outcome, about, failed));
+    }
+
+    /// What was decided is durable, but for what was lost.
+    pub(crate) fn settled(&mut self, lost: &[WorkId]) {
+        let mut dead = false;
+        for (work, outcome, about, failed) in std::mem::take(&mut self.pending) {
+            if lost.contains(&work) {
+                continue;
+            }
+            let gauges = self.gauges(&about.event_type);
+            match outcome {
+                "delivered" => gauges.delivered.increment(1),
+                "retried" => gauges.retried.increment(1),
+                "dead" => gauges.dead.increment(1),
+                _ => gauges.released.increment(1),
+            }
+            if let Some(failed) = failed {
+                self.bury(work, about, &failed);
+                dead = true;
+            }
+        }
+        if dead {
+            self.pipeline.watch.nudge();
+        }
+    }
+
+    pub(crate) fn handler_down(&self, route: &Route, error: &str) {
+        tracing::warn!(pipeline = %self.pipeline.name, handler = route.name(), error, "handler down: its events wait");
+        self.pipeline.alerts.handler_down(HandlerDown {
+            pipeline: Inert::new(&self.pipeline.name),
+            handler: Inert::new(route.name()),
+            error: Inert::new(error),
+        });
+    }
+
+    pub(crate) fn handler_back(&self, route: &Route) {
+        tracing::info!(pipeline = %self.pipeline.name, handler = route.name(), "handler back");
+        self.pipeline.alerts.handler_up(HandlerUp {
+            pipeline: Inert::new(&self.pipeline.name),
+            handler: Inert::new(route.name()),
+        });
+    }
+
+    pub(crate) fn store_down(&mut self, error: &Error) {
+        self.down = true;
+        self.pipeline.health.set(Err(error.to_string()));
+    }
+
+    pub(crate) fn store_up(&mut self) {
+        if std::mem::take(&mut self.down) {
+            self.pipeline.health.set(Ok(()));
+        }
+    }
+
+    /// Logged explicitly, with everything a person needs to find it.
+    fn bury(&self, work: WorkId, about: About, failed: &Failed) {
+        let failure = &failed.failure;
+        tracing::warn!(
+            pipeline = %self.pipeline.name,
+            event = %work,
+            event_type = %about.event_type,
+            subject = %about.key,
+            retry_count = about.retry_count,
+            class = %failure.class,
+            error = %failure,
+            "dead letter"
+        );
+        self.pipeline.alerts.dead_letter(DeadLetterAlert {
+            pipeline: Inert::new(&self.pipeline.name),
+            event_id: Inert::new(&work.to_string()),
+            event_type: Inert::new(&about.event_type),
+            aggregate_type: Inert::new(&about.aggregate_type),
+            aggregate_id: Inert::new(&about.key),
+            retry_count: about.retry_count,
+            error: DeadLetterAlert::error_of(failure),
+            failed_at: Timestamp::now(),
+            fingerprint: failed.fingerprint,
+        });
+    }
+
+    fn gauges(&mut self, event_type: &str) -> &Gauges {
+        let known = self.types.contains_key(event_type);
+        let label = if known || self.types.len() < MAX_TYPES { event_type } else { "other" };
+        let pipeline = &self.pipeline.name;
+        self.types.entry(label.to_owned()).or_insert_with(|| Gauges::new(pipeline, label))
+    }
+}
+
+impl Gauges {
+    fn new(pipeline: &str, event_type: &str) -> Self {
+        let events = |outcome: &'static str| {
+            let labels = [
+                ("pipeline", pipeline.to_owned()),
+                ("type", event_type.to_owned()),
+                ("outcome", outcome.to_owned()),
+            ];
+            counter!("redrive_events_total", &labels)
+        };
+        let labels = [("pipeline", pipeline.to_owned()), ("type", event_type.to_owned())];
+        Self {
+            delivered: events("delivered"),
+            retried: events("retried"),
+            dead: events("dead"),
+            released: events("released"),
+            seconds: histogram!("redrive_attempt_seconds", &labels),
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! The worker loop: claim → handle → judge → settle, the same for every pipeline.
+//!
+//! One turn of the loop settles what has finished and claims as much as there is room for, in one
+//! transaction. While a turn is under way handlers go on and their outcomes pile up, so the batches
+//! grow by themselves under load and stay small, and quick, without it.
+//!
+//! Promises: nothing is settled that is not ours any more (the store's fence); a store that is away
+//! burns nobody's attempts (outcomes wait in memory until it is back); a stop finishes or hands back
+//! everything in hand.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redrive_core::event::{Event, WorkId};
+use redrive_core::failure::Failure;
+use redrive_core::lease::{Lease, Settlement, Work};
+use redrive_store::{Claim, Error, TakeOver, Turn};
+use tokio::time::{Instant as Tick, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::agenda::Agenda;
+use crate::breaker::{Admission, Change};
+use crate::judge::{self, Record};
+use crate::pipeline::Pipeline;
+use crate::routes::{Route, Routes};
+use crate::slots::{Outcome, Slots, Task};
+use crate::witness::{About, Witness};
+
+/// How long to wait before a store that failed is asked again.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// One worker of a pipeline.
+pub(crate) struct Worker {
+    pipeline: Arc<Pipeline>,
+    routes: Routes,
+    name: String,
+    stop: CancellationToken,
+    slots: Slots,
+    witness: Witness,
+    /// What was claimed and not settled yet.
+    hand: HashMap<WorkId, (Lease, Record)>,
+    /// What has been judged and is to be settled with the next turn.
+    judged: Vec<(Lease, Settlement)>,
+    agenda: Agenda,
+    /// How long the store has been failing, and since when it answers again.
+    pause: Duration,
+    back_since: Option<Instant>,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        pipeline: Arc<Pipeline>,
+        routes: Routes,
+        name: String,
+        stop: CancellationToken,
+    ) -> Self {
+        let slots = Slots::new(pipeline.pace.concurrency, pipeline.pace.handler_timeout);
+        let agenda = Agenda::new(pipeline.pace.poll_interval, pipeline.pace.lease / 3);
+        let witness = Witness::new(Arc::clone(&pipeline));
+        Self {
+            pipeline,
+            routes,
+            name,
+            stop,
+            slots,
+            witness,
+            hand: HashMap::new(),
+            judged: Vec::new(),
+            agenda,
+            pause: Duration::ZERO,
+            back_since: None,
+        }
+    }
+
+    /// Works until it is told to stop, and then hands back what is left.
+    pub(crate) async fn run(mut self) {
+        while !self.stop.is_cancelled() {
+            self.wait().await;
+            if self.wants_a_turn() {
+                self.turn().await;
+            }
+        }
+        self.finish().await;
+    }
+
+    fn wants_a_turn(&self) -> bool {
+        !self.judged.is_empty()
+            || (self.agenda.is_hungry() && self.room() > 0 && !self.pipeline.switch.is_paused())
+    }
+
+    fn room(&self) -> u32 {
+        let capacity = (self.pipeline.pace.batch_size as usize).max(self.pipeline.pace.concurrency);
+        u32::try_from(capacity.saturating_sub(self.hand.len())).unwrap_or(u32::MAX)
+    }
+
+    /// Waits until there is something to do: an outcome, the bell, a due time, a heartbeat.
+    async fn wait(&mut self) {
+        if self.wants_a_turn() {
+            // Take along what is ready anyway.
+            tokio::task::yield_now().await;
+        } else {
+            tokio::select! {
+                () = self.stop.cancelled() => {}
+                outcome = self.slots.finished() => self.judge_all(outcome),
+                () = self.pipeline.bell.rung(), if !self.agenda.is_hungry() => self.agenda.hurry(),
+                () = sleep_until(self.agenda.next_look()), if !self.agenda.is_hungry() => self.agenda.hurry(),
+                () = self.pipeline.switch.turned(), if self.pipeline.switch.is_paused() => self.agenda.hurry(),
+                () = sleep_until(self.agenda.next_heartbeat()) => self.heartbeat().await,
+            }
+        }
+        let more = std::iter::from_fn(|| self.slots.also_finished()).collect::<Vec<_>>();
+        self.judge_all(more);
+        if Tick::now() >= self.agenda.next_heartbeat() {
+            self.heartbeat().await;
+        }
+    }
+
+    fn judge_all(&mut self, outcomes: impl IntoIterator<Item = Outcome>) {
+        for outcome in outcomes {
+            self.witness.attempt(&outcome);
+            let Outcome { route, events, results, .. } = outcome;
+            for (event, result) in events.into_iter().zip(results) {
+                self.judge(&route, event, result);
+            }
+        }
+    }
+
+    fn judge(&mut self, route: &Route, event: Event, result: Result<(), Failure>) {
+        // Not in hand any more: somebody took it over, and their outcome counts.
+        let Some((lease, record)) = self.hand.remove(&event.id) else { return };
+        let about = self.witness.about(&event, record.retry_count);
+        let reason = result.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        let judgement =
+            judge::judge(&self.pipeline.name, &self.pipeline.policy, route, (event, record), result);
+        match judgement.change {
+            Change::None => {}
+            Change::Opened => self.witness.handler_down(route, &reason),
+            Change::Closed => self.witness.handler_back(route),
+        }
+        self.settle_later(lease, judgement.settlement, about);
+    }
+
+    fn settle_later(&mut self, lease: Lease, settlement: Settlement, about: About) {
+        if let Settlement::Retry { after, .. } | Settlement::Release { after } = &settlement {
+            self.agenda.look_after(*after);
+        }
+        self.witness.judged(&lease, &settlement, about);
+        self.judged.push((lease, settlement));
+    }
+
+    /// Settles what is judged and claims anew.
+    async fn turn(&mut self) {
+        let claim = self.claim();
+        let turn = self.pipeline.store.turn(&mut self.judged, claim.as_ref()).await;
+        match turn {
+            Ok(turn) => {
+                self.store_answers();
+                self.witness.settled(&turn.lost);
+                if let Some(claim) = claim {
+                    self.agenda.looked(turn.claimed.len() >= claim.limit as usize);
+                }
+                self.take(turn);
+            }
+            Err(error) => self.store_fails(&error).await,
+        }
+    }
+
+    fn claim(&self) -> Option<Claim> {
+        let limit = self.room().min(self.pipeline.pace.batch_size);
+        if limit == 0 || self.stop.is_cancelled() || self.pipeline.switch.is_paused() {
+            return None;
+        }
+        // After an outage of the store, others get the time of a lease to settle what they hold.
+        let patient = self.back_since.is_some_and(|since| since.elapsed() < self.pipeline.pace.lease);
+        Some(Claim {
+            worker: self.name.clone(),
+            limit,
+            lease: self.pipeline.pace.lease,
+            take_over: if patient { TakeOver::Never } else { TakeOver::Expired },
+        })
+    }
+
+    fn take(&mut self, turn: Turn) {
+        for work in &turn.lost {
+            tracing::warn!(pipeline = %self.pipeline.name, %work, "lease lost: another worker took it over");
+        }
+        let mut tasks: Vec<Task> = Vec::new();
+        for (lease, work) in turn.claimed {
+            let Some((route, event)) = self.admit(lease, work) else { continue };
+            let fits = |task: &&mut Task| {
+                task.route.name() == route.name() && task.events.len() < route.handler().max_batch()
+            };
+            match tasks.last_mut().filter(fits) {
+                Some(task) => task.events.push(event),
+                None => tasks.push(Task { route, events: vec![event] }),
+            }
+        }
+        tasks.into_iter().for_each(|task| self.slots.start(task));
+    }
+
+    /// Takes work in hand, unless it can be judged without being handled.
+    fn admit(&mut self, lease: Lease, work: Work) -> Option<(Route, Event)> {
+        let interrupted = work.interrupted;
+        let (event, record) = Record::split(work);
+        if interrupted {
+            self.fail(lease, event, record, Failure::interrupted());
+            return None;
+        }
+        let Some(route) = self.routes.find(&event.event_type).cloned() else {
+            let failure = Failure::unhandled(&event.event_type);
+            self.fail(lease, event, record, failure);
+            return None;
+        };
+        let admission = route.breaker().admit(event.id, Instant::now());
+        if let Admission::After(after) = admission {
+            let about = self.witness.about(&event, record.retry_count);
+            let after = judge::spread(after, event.id.0);
+            self.settle_later(lease, Settlement::Release { after }, about);
+            return None;
+        }
+        self.hand.insert(event.id, (lease, record));
+        Some((route, event))
+    }
+
+    fn fail(&mut self, lease: Lease, event: Event, record: Record, failure: Failure) {
+        let about = self.witness.about(&event, record.retry_count);
+        let settlement = judge::sentence(&self.pipeline.name, &self.pipeline.policy, event, record, failure);
+        self.settle_later(lease, settlement, about);
+    }
+
+    async fn heartbeat(&mut self) {
+        self.agenda.heartbeat_done();
+        let mut leases: Vec<&mut Lease> = self.hand.values_mut().map(|(lease, _)| lease).collect();
+        // What is judged but could not be settled yet is still ours to keep.
+        leases.extend(self.judged.iter_mut().map(|(lease, _)| lease));
+        if leases.is_empty() {
+            return;
+        }
+        match self.pipeline.store.extend(&mut leases, self.pipeline.pace.lease).await {
+            Ok(lost) => {
+                for work in lost {
+                    tracing::warn!(pipeline = %self.pipeline.name, %work, "lease lost while handling");
+                    self.hand.remove(&work);
+                }
+            }
+            Err(error) => {
+                tracing::warn!(pipeline = %self.pipeline.name, %error, "leases could not be extended")
+            }
+        }
+    }
+
+    fn store_answers(&mut self) {
+        if !self.pause.is_zero() {
+            tracing::info!(pipeline = %self.pipeline.name, worker = %self.name, "the store answers again");
+            self.pause = Duration::ZERO;
+            self.back_since = Some(Instant::now());
+        }
+        self.witness.store_up();
+    }
+
+    /// Keeps everything and waits a little; handlers that run go on meanwhile.
+    async fn store_fails(&mut self, error: &Error) {
+        if self.pause.is_zero() {
+            tracing::error!(pipeline = %self.pipeline.name, worker = %self.name, %error, "the store does not answer");
+        }
+        self.witness.store_down(error);
+        if !error.is_unavailable() && self.judged.len() > 1 {
+            self.settle_one_by_one().await;
+        }
+        self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        let pause = tokio::time::sleep(self.pause);
+        tokio::select! {
+            () = pause => {}
+            () = self.stop.cancelled() => {}
+        }
+        self.agenda.hurry();
+    }
+
+    /// One settlement that the store will not take must not keep the others from being settled.
+    async fn settle_one_by_one(&mut self) {
+        for settlement in std::mem::take(&mut self.judged) {
+            let work = settlement.0.work();
+            let mut one = vec![settlement];
+            if let Err(error) = self.pipeline.store.turn(&mut one, None).await {
+                if error.is_unavailable() {
+                    self.judged.append(&mut one);
+                } else {
+                    // Its lease runs out, and the attempt is counted then.
+                    tracing::error!(pipeline = %self.pipeline.name, %work, %error, "a settlement was refused");
+                }
+            }
+        }
+    }
+
+    /// Stops: hands back what was not begun, waits for what runs, hands back what does not end.
+    async fn finish(&mut self) {
+        let deadline = Tick::now() + self.pipeline.pace.grace;
+        for event in self.slots.take_waiting() {
+            self.hand_back(event.id);
+        }
+        while !self.hand.is_empty() {
+            tokio::select! {
+                outcome = self.slots.finished() => self.judge_all(outcome),
+                () = sleep_until(self.agenda.next_heartbeat()) => self.heartbeat().await,
+                () = sleep_until(deadline) => break,
+            }
+            let more = std::iter::from_fn(|| self.slots.also_finished()).collect::<Vec<_>>();
+            self.judge_all(more);
+        }
+        let left: Vec<WorkId> = self.hand.keys().copied().collect();
+        left.into_iter().for_each(|work| self.hand_back(work));
+        while !self.judged.is_empty() {
+            if let Err(error) = self.pipeline.store.turn(&mut self.judged, None).await {
+                if Tick::now() >= deadline || !error.is_unavailable() {
+                    let events = self.judged.len();
+                    tracing::error!(pipeline = %self.pipeline.name, %error, events, "stopped before they were settled: their leases run out");
+                    return;
+                }
+                tokio::time::sleep(FIRST_PAUSE).await;
+            }
+        }
+        self.witness.settled(&[]);
+    }
+
+    fn hand_back(&mut self, work: WorkId) {
+        if let Some((lease, _)) = self.hand.remove(&work) {
+            self.judged.push((lease, Settlement::Release { after: Duration::ZERO }));
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Settlements on their way into SQL: sorted by what they are, each kind as columns.
+//!
+//! Every batch is in the order of the numbers, so that two of them that meet in the database lock
+//! their rows in the same order and one waits for the other.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use redrive_core::event::WorkId;
+use redrive_core::failure::clean;
+use redrive_core::lease::{Failed, Lease, Settlement};
+
+use crate::error::Error;
+use crate::row::Row;
+use crate::value::{Column, Value};
+
+/// The most failures that one statement carries: with the longest messages and histories they still
+/// fit into the 16 MiB that MySQL takes at once.
+const MAX_FAILURES: usize = 100;
+
+/// The longest delay or lease. A longer one would leave the range of the time columns, and its
+/// statement would fail for the whole batch.
+const MAX_DELAY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// Settlements, sorted by what they are.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) open: Open,
+    pub(crate) done: Vec<Column>,
+    pub(crate) retry: Vec<Vec<Column>>,
+    pub(crate) dead: Vec<Vec<Column>>,
+    pub(crate) release: Vec<Vec<Column>>,
+}
+
+impl Batch {
+    pub(crate) fn of(settled: &[(Lease, Settlement)]) -> Self {
+        let mut settled: Vec<_> = settled.iter().collect();
+        settled.sort_unstable_by_key(|(lease, _)| key(lease));
+        let mut done = Vec::new();
+        let (mut retry, mut dead, mut release) =
+            (Failures::default(), Failures::default(), Failures::default());
+        for (lease, settlement) in &settled {
+            match settlement {
+                Settlement::Done => done.push(lease),
+                Settlement::Retry { after, failed } => retry.push(lease, *after, Some(failed)),
+                Settlement::Dead { failed } => dead.push(lease, Duration::ZERO, Some(failed)),
+                Settlement::Release { after } => release.push(lease, *after, None),
+            }
+        }
+        Self {
+            open: Open(settled.iter().map(|(lease, _)| key(lease)).collect()),
+            done: lease_columns(done.into_iter()),
+            retry: retry.finish(),
+            dead: dead.finish(),
+            release: release.finish(),
+        }
+    }
+
+    pub(crate) fn is_all_done(&self) -> bool {
+        !self.open.is_empty() && self.retry.is_empty() && self.dead.is_empty() && self.release.is_empty()
+    }
+}
+
+fn key(lease: &Lease) -> (i64, i64) {
+    (lease.work().0, lease.fence())
+}
+
+/// Numbers and fences of leases, as the columns of `batch_leases.sql`.
+pub(crate) fn lease_columns<'a>(leases: impl Iterator<Item = &'a Lease>) -> Vec<Column> {
+    let mut keys: Vec<_> = leases.map(key).collect();
+    keys.sort_unstable();
+    let (ids, fences) = keys.into_iter().unzip();
+    vec![Column::Ints(ids), Column::Ints(fences)]
+}
+
+/// A delay or lease as the statements take it.
+pub(crate) fn micros(duration: Duration) -> Value {
+    Value::Int(whole_micros(duration))
+}
+
+pub(crate) fn whole_micros(duration: Duration) -> i64 {
+    i64::try_from(duration.min(MAX_DELAY).as_micros()).unwrap_or(i64::MAX)
+}
+
+/// As much of the text as its column holds, without the NUL that Postgres refuses.
+pub(crate) fn cut(text: &str, max: usize) -> String {
+    text.chars().filter(|c| *c != '\0').take(max).collect()
+}
+
+/// The leases of a batch that are not settled yet. A worker can hold two on the same work, when the
+/// first ran out and it claimed the work again: at most one of them counts.
+#[derive(Debug, Clone)]
+pub(crate) struct Open(BTreeSet<(i64, i64)>);
+
+impl Open {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn columns(&self) -> Vec<Column> {
+        let (ids, fences) = self.0.iter().copied().unzip();
+        vec![Column::Ints(ids), Column::Ints(fences)]
+    }
+
+    /// Strikes out what these rows, whose first column is a number, say is settled.
+    pub(crate) fn settled(&mut self, rows: &[Row]) -> Result<(), Error> {
+        for row in rows {
+            let id = row.int(0)?;
+            if let Some(latest) = self.0.range((id, i64::MIN)..=(id, i64::MAX)).next_back().copied() {
+                self.0.remove(&latest);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn into_lost(self) -> Vec<WorkId> {
+        self.0.into_iter().map(|(id, _)| WorkId(id)).collect()
+    }
+}
+
+/// The columns of `batch_failures.sql`, in statements of at most [`MAX_FAILURES`].
+#[derive(Debug, Default)]
+struct Failures {
+    finished: Vec<Vec<Column>>,
+    ids: Vec<i64>,
+    leases: Vec<i64>,
+    after: Vec<i64>,
+    message: Vec<Option<String>>,
+    class: Vec<Option<String>>,
+    code: Vec<Option<String>>,
+    kind: Vec<Option<String>>,
+    fingerprint: Vec<Option<String>>,
+    history: Vec<Option<String>>,
+}
+
+impl Failures {
+    fn push(&mut self, lease: &Lease, after: Duration, failed: Option<&Failed>) {
+        let failure = failed.map(|failed| &failed.failure);
+        let code = failure.and_then(|failure| failure.code.as_ref());
+        let history = failed.and_then(|failed| serde_json::to_string(&failed.history).ok());
+        self.ids.push(lease.work().0);
+        self.leases.push(lease.fence());
+        self.after.push(whole_micros(after));
+        self.message.push(failure.map(|failure| clean(&failure.message)));
+        self.class.push(failure.map(|failure| failure.class.name().to_owned()));
+        self.code.push(code.map(|code| cut(&code.to_string(), 100)));
+        self.kind.push(failure.map(|failure| cut(&failure.kind, 255)));
+        self.fingerprint.push(failed.map(|failed| failed.fingerprint.to_string()));
+        self.history.push(history);
+        if self.ids.len() == MAX_FAILURES {
+            self.flush();
+        }
+    }
+
+    fn finish(mut self) -> Vec<Vec<Column>> {
+        self.flush();
+        self.finished
+    }
+
+    fn flush(&mut self) {
+        if self.ids.is_empty() {
+            return;
+        }
+        let full = Self { finished: std::mem::take(&mut self.finished), ..Self::default() };
+        let rows = std::mem::replace(self, full);
+        self.finished.push(vec![
+            Column::Ints(rows.ids),
+            Column::Ints(rows.leases),
+            Column::Ints(rows.after),
+            Column::OptTexts(rows.message),
+            Column::OptTexts(rows.class),
+            Column::OptTexts(rows.code),
+            Column::OptTexts(rows.kind),
+            Column::OptTexts(rows.fingerprint),
+            Column::OptTexts(rows.history),
+        ]);
+    }
+}
