@@ -122,6 +122,13 @@ impl Database {
         self.session().await?.rows(statement, values).await
     }
 
+    /// The single number that a statement returns.
+    pub(crate) async fn count(&self, text: &str) -> Result<u64, Error> {
+        let rows = self.rows(&Statement::new(self.dialect(), text), Vec::new()).await?;
+        let count = rows.first().map(|row| row.int(0)).transpose()?;
+        Ok(count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0))
+    }
+
     /// Runs one statement by itself that changes rows, and returns how many.
     pub(crate) async fn change(&self, statement: &Statement, values: Vec<Value>) -> Result<u64, Error> {
         let _writer = self.writer().await;

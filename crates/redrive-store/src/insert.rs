@@ -7,6 +7,7 @@
 
 use redrive_core::event::WorkId;
 
+use crate::caller::Caller;
 use crate::dialect::Dialect;
 use crate::error::Error;
 use crate::session::Session;
@@ -108,6 +109,18 @@ impl Insert {
             }
             Dialect::MySql => self.run_mysql(session, rows).await,
         }
+    }
+
+    /// Inserts the rows as part of the caller's transaction.
+    pub(crate) async fn run_in(&self, caller: &mut Caller<'_>, rows: Vec<Column>) -> Result<(), Error> {
+        let (text, values) = match self.dialect {
+            Dialect::Postgres | Dialect::Sqlite => (self.text.clone(), vec![Value::Rows(rows)]),
+            Dialect::MySql => {
+                let rows = transposed(rows);
+                (self.mysql_text(rows.len()), rows.into_iter().flatten().collect())
+            }
+        };
+        caller.run(self.dialect, &Statement::new(self.dialect, &text), values).await
     }
 
     async fn run_mysql(&self, session: &mut Session, columns: Vec<Column>) -> Result<Vec<WorkId>, Error> {

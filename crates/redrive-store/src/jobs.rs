@@ -8,6 +8,7 @@ use redrive_core::state::JobState;
 use serde::{Deserialize, Serialize};
 
 use crate::act::Act;
+use crate::caller::Caller;
 use crate::batch::whole_micros;
 use crate::columns::Columns;
 use crate::database::Database;
@@ -136,7 +137,7 @@ impl Jobs {
             .with_sql("attempt", "COALESCE(t.retry_count, 0) + 1")
             // A limit that another program left out must not mean that there is none.
             .with_sql("default_limit", &options.max_retries.min(i32::MAX as u32).to_string())
-            .with_sql("limit", "COALESCE(t.max_retries, {default_limit})");
+            .with_sql("attempt_limit", "COALESCE(t.max_retries, {default_limit})");
         Ok(Self {
             insert: Insert::new(&names, dialect, "job_id", &COLUMNS, OnConflict::Fail),
             insert_unique: Insert::new(&names, dialect, "job_id", &COLUMNS, OnConflict::Skip),
@@ -174,6 +175,28 @@ impl Jobs {
         }
         let jobs = &jobs;
         again(move || self.insert_all(jobs)).await
+    }
+
+    /// Adds a job to the application's own transaction: it is there when that commits, or not at all.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when it cannot be kept; [`Error::Rejected`] when a live job has its unique
+    /// key. After an error the transaction should be rolled back, as after any failed statement.
+    pub async fn enqueue_in<'t>(
+        &self,
+        transaction: impl Into<Caller<'t>> + Send,
+        job: &NewJob,
+    ) -> Result<(), Error> {
+        job.check().map_err(|source| Error::Refused { item: 0, source })?;
+        self.insert.run_in(&mut transaction.into(), self.columns(std::slice::from_ref(job))).await
+    }
+
+    /// How many jobs are completed.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn delivered(&self) -> Result<u64, Error> {
+        self.database.count(&self.names.fill("SELECT count(*) FROM {table} WHERE status = 'completed'")).await
     }
 
     /// Where a job is now.

@@ -14,6 +14,7 @@
 
 mod act;
 mod audit;
+mod caller;
 mod batch;
 mod columns;
 mod database;
@@ -39,6 +40,7 @@ mod work;
 pub mod conformance;
 
 pub use audit::{Audit, Entry};
+pub use caller::Caller;
 pub use database::Database;
 pub use dialect::{Dialect, check_name};
 pub use error::{Error, failure};

@@ -6,6 +6,7 @@ use redrive_core::event::{NewEvent, WorkId};
 use redrive_core::state::OutboxState;
 
 use crate::act::Act;
+use crate::caller::Caller;
 use crate::columns::Columns;
 use crate::database::Database;
 use crate::dead_letters::{DeadLetters, PURGE, dead_letter_queue};
@@ -158,6 +159,29 @@ impl Outbox {
         Ok(ids)
     }
 
+    /// Adds events to the application's own transaction: they are there when it commits, with the
+    /// business rows, or not at all.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] names the first event that cannot be kept. After any other error the
+    /// transaction should be rolled back, as after any failed statement.
+    pub async fn append_in<'t>(
+        &self,
+        transaction: impl Into<Caller<'t>> + Send,
+        events: Vec<NewEvent>,
+    ) -> Result<(), Error> {
+        for (item, event) in events.iter().enumerate() {
+            event.check().map_err(|source| Error::Refused { item, source })?;
+        }
+        let mut caller = transaction.into();
+        let portions = portions(events.iter().map(|event| event.payload.len()));
+        let mut events = events.into_iter();
+        for count in portions {
+            self.insert.run_in(&mut caller, event_columns(events.by_ref().take(count))).await?;
+        }
+        Ok(())
+    }
+
     /// Sends a dead letter back into the outbox as a new event and closes it.
     ///
     /// # Errors
@@ -209,6 +233,14 @@ impl Outbox {
         let statement = Statement::new(self.database.dialect(), &text);
         let rows = self.database.rows(&statement, vec![Value::Int(event.0)]).await?;
         rows.first().map(|row| row.int(0)).transpose()
+    }
+
+    /// How many delivered events are still kept.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn delivered(&self) -> Result<u64, Error> {
+        self.database.count(&self.names.fill("SELECT count(*) FROM {table} WHERE processed = TRUE")).await
     }
 
     /// Where an event is now; a letter is found by the number of the event that died.

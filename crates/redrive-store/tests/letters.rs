@@ -1,1 +1,168 @@
-//! Dead letters: one suite for every queue on every backend, and what only one of them has.
+//! Dead letters: one suite for every queue on every backend, and what only redrive's own have.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{LONG, dead, done, failed_events, jobs, letters, operator, outbox, settle, take, timeout};
+use jiff::Timestamp;
+use redrive_core::dead_letter::{DeadLetterQueue, Filter, Origin, Page, Status};
+use redrive_core::failure::{Code, Failure};
+use redrive_store::conformance::{self, FailedEventsSubject, JobsSubject, LettersSubject, OutboxSubject};
+use redrive_store::{Error, JobsOptions, NewLetter, OutboxOptions};
+use redrive_testkit as testkit;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn letters_of_an_outbox_conform() {
+    for database in testkit::backends(file!()).await {
+        conformance::letters(&OutboxSubject(outbox(&database, OutboxOptions::new("orders")).await)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn letters_of_a_job_queue_conform() {
+    for database in testkit::backends(file!()).await {
+        let options = JobsOptions { max_retries: 1_000, ..JobsOptions::new("summarize") };
+        conformance::letters(&JobsSubject(jobs(&database, options).await)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn letters_of_failed_events_conform() {
+    for database in testkit::backends(file!()).await {
+        conformance::letters(&FailedEventsSubject(failed_events(&database).await)).await;
+    }
+}
+
+/// The pipeline's name is as hostile as a name can be: it becomes part of the statements.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn letters_of_redrives_own_conform_whatever_their_pipeline_is_called() {
+    for database in testkit::backends(file!()).await {
+        for pipeline in ["intake", "report.v1", "a\\' OR 1=1 -- {table} $1 ? \u{1F4A9}"] {
+            conformance::letters(&LettersSubject(letters(&database, pipeline).await)).await;
+        }
+    }
+}
+
+fn letter(source: &str) -> NewLetter {
+    NewLetter {
+        source: source.into(),
+        event_type: "OrderCreated".into(),
+        key: "42".into(),
+        payload: (0..=255).collect(),
+        headers: vec![
+            ("trace".into(), vec![0, 255, 39, 92]),
+            (String::new(), vec![]),
+            ("trace".into(), vec![1]),
+        ],
+        origin: Origin::Topic { topic: "orders".into(), partition: 3, offset: i64::MAX },
+        target: Some("orders-http".into()),
+        failure: Failure::permanent("Refused", "no").with_code(Code::Http(422)),
+        attempts: 7,
+        first_failed_at: Timestamp::UNIX_EPOCH,
+        failed_at: "2026-01-02T03:04:05.678Z".parse().unwrap(),
+    }
+}
+
+#[tokio::test]
+async fn bytes_headers_and_origin_survive_byte_for_byte() {
+    for database in testkit::backends(file!()).await {
+        let store = letters(&database, "intake").await;
+        let large = NewLetter { payload: vec![0xAB; 3 << 20], ..letter("large") };
+        let empty = NewLetter { payload: vec![], headers: vec![], key: String::new(), ..letter("empty") };
+        let all = [letter("a"), large, NewLetter { source: "b".into(), ..large_headers() }, empty];
+        assert_eq!(store.add(&all).await.unwrap(), all.len());
+        let listing = store.list(&Filter::default(), Page::first(10)).await.unwrap();
+        for (summary, sent) in listing.letters.iter().rev().zip(&all) {
+            let got = store.get(&summary.id.local).await.unwrap().unwrap();
+            assert!(got.payload == sent.payload && got.headers == sent.headers, "{}", sent.source);
+            assert_eq!((&got.origin, got.summary.attempts), (&sent.origin, sent.attempts));
+            assert_eq!((got.summary.failed_at, &got.summary.failure), (sent.failed_at, &sent.failure));
+        }
+    }
+}
+
+fn large_headers() -> NewLetter {
+    NewLetter { headers: vec![("x".repeat(1_000), vec![7; 100_000])], ..letter("headers") }
+}
+
+#[tokio::test]
+async fn a_letter_comes_in_once_however_often_it_is_read_and_by_however_many() {
+    for database in testkit::backends(file!()).await {
+        let store = letters(&database, "intake").await;
+        assert_eq!(store.add(&[letter("t/0/1"), letter("t/0/2"), letter("t/0/1")]).await.unwrap(), 2);
+        assert_eq!(store.add(&[letter("t/0/2"), letter("t/0/3")]).await.unwrap(), 1);
+        assert_eq!(store.add(&[letter("t/0/3")]).await.unwrap(), 0);
+        assert_eq!(store.add(&[]).await.unwrap(), 0);
+        // Topics differ by case, and a space at the end is a character like any other.
+        assert_eq!(store.add(&[letter("T/0/1"), letter("t/0/1 ")]).await.unwrap(), 2);
+
+        let batch: Vec<NewLetter> = (0..50).map(|n| letter(&format!("together/{n}"))).collect();
+        let backwards: Vec<NewLetter> = batch.iter().rev().cloned().collect();
+        let (a, b, c) = tokio::join!(store.add(&batch), store.add(&backwards), store.add(&batch));
+        assert_eq!(a.unwrap() + b.unwrap() + c.unwrap(), 50, "{:?}", database.backend);
+        assert_eq!(store.stats().await.unwrap().count(Status::Open), 55);
+    }
+}
+
+#[tokio::test]
+async fn letters_of_two_pipelines_in_one_table_do_not_meet() {
+    for database in testkit::backends(file!()).await {
+        let (one, other) = (letters(&database, "one").await, letters(&database, "One").await);
+        one.add(&[letter("a")]).await.unwrap();
+        assert_eq!(other.add(&[letter("a")]).await.unwrap(), 1, "each has its own sources");
+        let id = one.list(&Filter::default(), Page::first(10)).await.unwrap().letters.remove(0).id.local;
+        assert!(other.get(&id).await.unwrap().is_none());
+        assert_eq!(other.redrive(std::slice::from_ref(&id), &operator()).await.unwrap().refused.len(), 1);
+        assert_eq!(one.redrive(&[id], &operator()).await.unwrap().done.len(), 1);
+        assert!(take(&other, 10, LONG).await.is_empty());
+        assert_eq!(take(&one, 10, LONG).await.len(), 1);
+        assert_eq!(other.purge(Timestamp::now() + LONG).await.unwrap(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_redriven_letter_is_sent_and_then_closed_or_fails_with_its_first_failure_kept() {
+    for database in testkit::backends(file!()).await {
+        let store = letters(&database, "intake").await;
+        store.add(&[letter("a"), letter("b")]).await.unwrap();
+        let listing = store.list(&Filter::default(), Page::first(10)).await.unwrap();
+        let ids: Vec<String> = listing.letters.into_iter().map(|letter| letter.id.local).collect();
+        store.redrive(&ids, &operator()).await.unwrap();
+        let mut claimed = take(&store, 10, LONG).await;
+        assert_eq!(claimed[0].1.event.payload, letter("a").payload, "byte for byte");
+        let second = claimed.split_off(1);
+        settle(&store, done(claimed)).await;
+        settle(&store, dead(second, &timeout())).await;
+        let stats = store.stats().await.unwrap();
+        assert_eq!((stats.count(Status::Redriven), stats.count(Status::Failed)), (1, 1));
+        let failed = Filter { status: Some(Status::Failed), ..Filter::default() };
+        let id = store.list(&failed, Page::first(1)).await.unwrap().letters.remove(0).id.local;
+        let kept = store.get(&id).await.unwrap().unwrap();
+        assert_eq!(kept.summary.failure, letter("b").failure);
+        assert_eq!(kept.history.attempts().last().unwrap().kind, "Timeout");
+    }
+}
+
+#[tokio::test]
+async fn a_letter_that_cannot_be_kept_is_named_and_nothing_is_stored() {
+    for database in testkit::backends(file!()).await {
+        let store = letters(&database, "intake").await;
+        let nul = NewLetter { key: "a\0b".into(), ..letter("b") };
+        let long = NewLetter { event_type: "x".repeat(101), ..letter("b") };
+        let empty = letter("");
+        for bad in [nul, long, empty] {
+            let error = store.add(&[letter("a"), bad]).await.unwrap_err();
+            assert!(matches!(error, Error::Refused { item: 1, .. }), "{error}");
+        }
+        assert_eq!(store.stats().await.unwrap().waiting(), 0);
+        // A message is not the sender's to choose: it is cleaned, not refused. (kestra #15647)
+        let mut odd = letter("odd");
+        odd.failure.message = format!("NUL \0 and {}", "long ".repeat(10_000));
+        odd.failure.kind = "k\0".repeat(1_000);
+        odd.failure.code = Some(Code::Other("c\0".repeat(1_000)));
+        assert_eq!(store.add(&[odd]).await.unwrap(), 1);
+        let before = Timestamp::now() - Duration::from_secs(1);
+        assert_eq!(store.purge(before).await.unwrap(), 0);
+    }
+}

@@ -1,5 +1,6 @@
 //! Another program at the same database: plain SQL, no redrive.
 
+use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{
     AssertSqlSafe, Column as _, Connection as _, Database, Executor, MySqlConnection, PgConnection, Row,
     SqliteConnection, TypeInfo as _, ValueRef as _,
@@ -23,7 +24,11 @@ impl Client {
     pub async fn connect(database: &TestDatabase) -> Self {
         let url = &database.url;
         match database.backend {
-            Backend::Sqlite => Self::Sqlite(SqliteConnection::connect(url).await.expect("SQLite opens")),
+            Backend::Sqlite => {
+                let options: SqliteConnectOptions = url.parse().expect("an address of SQLite");
+                let options = options.create_if_missing(true);
+                Self::Sqlite(SqliteConnection::connect_with(&options).await.expect("SQLite opens"))
+            }
             Backend::Postgres => Self::Postgres(PgConnection::connect(url).await.expect("Postgres answers")),
             Backend::MySql => Self::MySql(MySqlConnection::connect(url).await.expect("MariaDB answers")),
         }

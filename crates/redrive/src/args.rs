@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 const AFTER_HELP: &str = "\
 Examples:
+  redrive demo                                the whole story in a minute
   redrive serve                               start with no configuration, embedded under ./redrive-data
   redrive check                               check ./redrive.toml, report every mistake at once
   redrive serve --config /etc/redrive.toml    start with a configuration
@@ -43,6 +44,15 @@ pub(crate) enum Command {
     ///
     /// Needs no configuration. Stops cleanly on SIGTERM and Ctrl-C, within server.shutdown-deadline.
     Serve,
+
+    /// Show the whole story in a minute: faults, dead letters, a redrive, balanced books.
+    ///
+    /// Embedded, in a temporary folder: nothing to install, nothing is left behind.
+    Demo {
+        /// Less of everything.
+        #[arg(long)]
+        fast: bool,
+    },
 
     /// Check the configuration and report every mistake with its place.
     Check {

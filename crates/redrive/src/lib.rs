@@ -6,4 +6,5 @@
 pub mod config;
 
 pub use redrive_core as core;
+pub use redrive_engine as engine;
 pub use redrive_store as store;

@@ -5,11 +5,16 @@ use std::io::IsTerminal as _;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::args::LogFormat;
+use crate::args::{Command, LogFormat};
 
-/// Starts the log. `RUST_LOG` chooses what is in it; by default that is `info` and above.
-pub(crate) fn start(format: LogFormat) {
-    let filter = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).from_env_lossy();
+/// Starts the log. `RUST_LOG` chooses what is in it; by default that is `info` and above, and only
+/// errors where the command itself tells what happens.
+pub(crate) fn start(format: LogFormat, command: &Command) {
+    let level = match command {
+        Command::Demo { .. } => LevelFilter::ERROR,
+        _ => LevelFilter::INFO,
+    };
+    let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         LogFormat::Text => log.with_target(false).with_ansi(std::io::stderr().is_terminal()).init(),

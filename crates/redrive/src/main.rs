@@ -2,6 +2,7 @@
 
 mod args;
 mod command;
+mod demo;
 mod log;
 mod monitor;
 mod signal;
@@ -17,7 +18,7 @@ use command::Failure;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    log::start(args.log_format);
+    log::start(args.log_format, &args.command);
     match command::run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) if reader_went_away(&failure) => ExitCode::SUCCESS,

@@ -15,6 +15,7 @@ use super::inert::Inert;
 /// stand beside it; times are RFC 3339, durations seconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Alert {
     /// An event became a dead letter; the first of its group for a while.
     DeadLetter(DeadLetterAlert),

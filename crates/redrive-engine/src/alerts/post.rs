@@ -57,7 +57,8 @@ impl Post {
     }
 
     fn unavailable(&self, error: &reqwest::Error) -> ChannelError {
-        ChannelError::unavailable(format!("{}: {}", self.host, client::trouble(error)))
+        let why = Inert::new(&client::trouble(error).to_string());
+        ChannelError::unavailable(format!("{}: {why}", self.host))
     }
 
     async fn judge(&self, response: Response) -> Result<(), ChannelError> {

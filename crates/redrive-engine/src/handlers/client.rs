@@ -6,6 +6,7 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -60,7 +61,10 @@ pub(crate) fn host(url: &Url) -> String {
 /// Whether the address is on this machine.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
+        // In a scheme that the parser does not know, such as smtp, numbers are a name too.
+        Some(Host::Domain(name)) => {
+            name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        }
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),
         None => false,
@@ -173,6 +177,8 @@ mod tests {
             ("http://localhost/", true),
             ("http://127.8.0.1/", true),
             ("http://[::1]/", true),
+            ("smtp://127.0.0.1/", true),
+            ("smtp://[::1]/", true),
             ("http://localhost.example.com/", false),
             ("http://10.0.0.1/", false),
         ] {

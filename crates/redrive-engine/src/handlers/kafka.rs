@@ -169,6 +169,9 @@ fn producer(options: &KafkaOptions) -> Result<FutureProducer, KafkaError> {
         .set("message.timeout.ms", timeout.to_string())
         // A batch is handed over at once; waiting longer for more only adds latency.
         .set("linger.ms", "1")
+        // The client remembers that a topic is missing or refused until it asks again: by default for
+        // five minutes after a person has mended it.
+        .set("topic.metadata.refresh.interval.ms", "10000")
         .create()
 }
 

@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use redrive::config::{Config, Environment, Source};
 
 use crate::args::{Args, Command};
+use crate::demo::{self, Scale};
 
 /// Why a command failed, by exit code.
 #[derive(Debug)]
@@ -36,13 +37,18 @@ impl From<anyhow::Error> for Failure {
 
 /// Runs the command that was asked for.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    if let Command::Check { reference: true } = args.command {
-        return Ok(check::print_reference()?);
+    match args.command {
+        Command::Check { reference: true } => return Ok(check::print_reference()?),
+        Command::Demo { fast } => {
+            let scale = if fast { Scale::FAST } else { Scale::FULL };
+            return Ok(runtime()?.block_on(demo::run(scale))?);
+        }
+        _ => {}
     }
     let source = Source::find(args.config())?;
     let config = Config::load(&source, &Environment::of_process())?;
     match args.command {
-        Command::Check { .. } => Ok(check::run(&source, &config)?),
+        Command::Check { .. } | Command::Demo { .. } => Ok(check::run(&source, &config)?),
         Command::Migrate => Ok(migrate::run(&config)?),
         Command::Serve => Ok(serve::run(&source, &config)?),
     }
