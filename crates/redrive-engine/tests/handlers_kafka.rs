@@ -94,7 +94,7 @@ async fn a_batch_is_published_in_order_with_keys_and_headers() {
 #[tokio::test]
 async fn a_batch_is_published_to_a_real_broker() {
     let Some(brokers) = redrive_testkit::server("REDRIVE_TEST_KAFKA", file!()) else { return };
-    let topic = format!("payments-{}", std::process::id());
+    let topic = format!("payments-{}", Timestamp::now().as_nanosecond());
     publishes_a_batch(&brokers, &topic).await;
 }
 

@@ -37,15 +37,18 @@ impl Caller<'_> {
         let query = statement.text();
         let done = match self {
             Self::Sqlite(connection) => {
-                let query = values.into_iter().fold(sqlx::query(query), |query, value| value.bind_sqlite(query));
+                let query =
+                    values.into_iter().fold(sqlx::query(query), |query, value| value.bind_sqlite(query));
                 query.execute(&mut **connection).await.map(drop)
             }
             Self::Postgres(connection) => {
-                let query = values.into_iter().fold(sqlx::query(query), |query, value| value.bind_postgres(query));
+                let query =
+                    values.into_iter().fold(sqlx::query(query), |query, value| value.bind_postgres(query));
                 query.execute(&mut **connection).await.map(drop)
             }
             Self::MySql(connection) => {
-                let query = values.into_iter().fold(sqlx::query(query), |query, value| value.bind_mysql(query));
+                let query =
+                    values.into_iter().fold(sqlx::query(query), |query, value| value.bind_mysql(query));
                 query.execute(&mut **connection).await.map(drop)
             }
         };

@@ -8,8 +8,8 @@ use redrive_core::state::JobState;
 use serde::{Deserialize, Serialize};
 
 use crate::act::Act;
-use crate::caller::Caller;
 use crate::batch::whole_micros;
+use crate::caller::Caller;
 use crate::columns::Columns;
 use crate::database::Database;
 use crate::dead_letters::{DeadLetters, dead_letter_queue};

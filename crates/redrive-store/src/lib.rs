@@ -14,8 +14,8 @@
 
 mod act;
 mod audit;
-mod caller;
 mod batch;
+mod caller;
 mod columns;
 mod database;
 mod dead_letters;

@@ -19,6 +19,7 @@ pub(crate) async fn migrate(database: &Database, names: &Names, files: &[&str]) 
     let mut session = lock(database).await?;
     for file in files {
         for statement in statements(&names.fill(file)) {
+            let statement = quote_index(database.dialect(), &statement);
             if !exists(&mut session, database.dialect(), &statement).await? {
                 session.plain(&Statement::new(database.dialect(), &statement)).await?;
             }
@@ -72,6 +73,16 @@ fn statements(file: &str) -> Vec<String> {
     let code: Vec<&str> = file.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
     let code = format!("{}\n", code.join("\n"));
     code.split(";\n").map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned).collect()
+}
+
+/// The name of an index starts with that of its table, and keeps its capitals as the table does.
+fn quote_index(dialect: Dialect, statement: &str) -> String {
+    let head = ["CREATE UNIQUE INDEX ", "CREATE INDEX "].into_iter().find(|head| statement.starts_with(head));
+    let named = head.and_then(|head| Some((head, statement.strip_prefix(head)?.split_once(' ')?)));
+    match named {
+        Some((head, (name, rest))) => format!("{head}{} {rest}", dialect.quote(name)),
+        None => statement.to_owned(),
+    }
 }
 
 /// Whether the column, index or trigger that the statement adds is there already.
@@ -147,5 +158,12 @@ mod tests {
     fn a_file_is_split_into_its_statements() {
         let file = "-- why; indeed\nCREATE TABLE a (\n b INT\n);\nCREATE INDEX c ON a (b);\n";
         assert_eq!(statements(file), ["CREATE TABLE a (\n b INT\n)", "CREATE INDEX c ON a (b)"]);
+    }
+
+    #[test]
+    fn an_index_keeps_the_capitals_of_its_table() {
+        let quoted = quote_index(Dialect::Postgres, "CREATE UNIQUE INDEX A_due ON \"A\" (b)");
+        assert_eq!(quoted, "CREATE UNIQUE INDEX \"A_due\" ON \"A\" (b)");
+        assert_eq!(quote_index(Dialect::MySql, "CREATE TABLE a (b INT)"), "CREATE TABLE a (b INT)");
     }
 }

@@ -1,16 +1,15 @@
 //! One suite for every store and every backend.
 
-use std::future::Future;
+mod common;
 
-use redrive_core::dead_letter::PipelineKind;
+use async_trait::async_trait;
+use common::{failed_events, jobs, letters, outbox};
+use redrive_core::event::WorkId;
 use redrive_core::state::{FailedEventState, JobState, LetterState, OutboxState};
 use redrive_store::conformance::{
-    self, FailedEventsSubject, JobsSubject, LettersSubject, MemorySubject, OutboxSubject,
+    self, FailedEventsSubject, JobsSubject, LettersSubject, MemorySubject, OutboxSubject, Subject,
 };
-use redrive_store::{
-    Database, FailedEvents, FailedEventsOptions, Jobs, JobsOptions, Letters, Memory, Outbox, OutboxOptions,
-    Processed,
-};
+use redrive_store::{JobsOptions, Memory, OutboxOptions, Processed, WorkStore};
 use redrive_testkit as testkit;
 
 #[tokio::test]
@@ -21,68 +20,71 @@ async fn memory_conforms_as_every_machine() {
     conformance::run(&MemorySubject(Memory::<LetterState>::new())).await;
 }
 
-async fn outbox(database: Database) {
-    let outbox = Outbox::new(database, OutboxOptions::new("orders")).unwrap();
-    outbox.migrate().await.unwrap();
-    conformance::run(&OutboxSubject(outbox)).await;
-}
-
-async fn jobs(database: Database) {
-    let options = JobsOptions { max_retries: 1_000, ..JobsOptions::new("summarize") };
-    let jobs = Jobs::new(database, options).unwrap();
-    jobs.migrate().await.unwrap();
-    conformance::run(&JobsSubject(jobs)).await;
-}
-
-async fn failed_events(database: Database) {
-    let failed = FailedEvents::new(database, FailedEventsOptions::new("urls")).unwrap();
-    failed.migrate().await.unwrap();
-    conformance::run(&FailedEventsSubject(failed)).await;
-}
-
-async fn letters(database: Database) {
-    let letters = Letters::new(database, "intake", PipelineKind::Intake);
-    letters.migrate().await.unwrap();
-    conformance::run(&LettersSubject(letters)).await;
-}
-
-async fn on_sqlite<F: Future<Output = ()>>(suite: impl FnOnce(Database) -> F) {
-    let database = testkit::sqlite();
-    suite(Database::connect(&database.url).await.unwrap()).await;
-}
-
-async fn on_postgres<F: Future<Output = ()>>(suite: impl FnOnce(Database) -> F) {
-    if let Some(database) = testkit::postgres(file!()).await {
-        suite(Database::connect(&database.url).await.unwrap()).await;
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_outbox_conforms() {
+    for database in testkit::backends(file!()).await {
+        conformance::run(&OutboxSubject(outbox(&database, OutboxOptions::new("orders")).await)).await;
     }
 }
 
-async fn on_mysql<F: Future<Output = ()>>(suite: impl FnOnce(Database) -> F) {
-    if let Some(database) = testkit::mysql(file!()).await {
-        suite(Database::connect(&database.url).await.unwrap()).await;
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outbox_that_deletes_what_it_delivered_conforms() {
+    for database in testkit::backends(file!()).await {
+        let options = OutboxOptions { processed: Processed::Delete, ..OutboxOptions::new("orders") };
+        conformance::run(&Deleting(OutboxSubject(outbox(&database, options).await))).await;
     }
 }
 
-macro_rules! conforms {
-    ($($name:ident: $on:ident($suite:ident);)+) => {
-        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $name() {
-            $on($suite).await;
-        })+
-    };
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_conform() {
+    for database in testkit::backends(file!()).await {
+        let options = JobsOptions { max_retries: 1_000, ..JobsOptions::new("summarize") };
+        conformance::run(&JobsSubject(jobs(&database, options).await)).await;
+    }
 }
 
-conforms! {
-    the_outbox_conforms_on_sqlite: on_sqlite(outbox);
-    the_outbox_conforms_on_postgres: on_postgres(outbox);
-    the_outbox_conforms_on_mysql: on_mysql(outbox);
-    jobs_conform_on_sqlite: on_sqlite(jobs);
-    jobs_conform_on_postgres: on_postgres(jobs);
-    jobs_conform_on_mysql: on_mysql(jobs);
-    failed_events_conform_on_sqlite: on_sqlite(failed_events);
-    failed_events_conform_on_postgres: on_postgres(failed_events);
-    failed_events_conform_on_mysql: on_mysql(failed_events);
-    letters_conform_on_sqlite: on_sqlite(letters);
-    letters_conform_on_postgres: on_postgres(letters);
-    letters_conform_on_mysql: on_mysql(letters);
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failed_events_conform() {
+    for database in testkit::backends(file!()).await {
+        conformance::run(&FailedEventsSubject(failed_events(&database).await)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn letters_conform() {
+    for database in testkit::backends(file!()).await {
+        conformance::run(&LettersSubject(letters(&database, "intake").await)).await;
+    }
+}
+
+/// An event that is gone was delivered: this outbox loses no other.
+struct Deleting(OutboxSubject);
+
+#[async_trait]
+impl Subject for Deleting {
+    type State = OutboxState;
+
+    fn store(&self) -> &dyn WorkStore {
+        self.0.store()
+    }
+
+    async fn add(&self, count: usize) -> Vec<WorkId> {
+        self.0.add(count).await
+    }
+
+    async fn state(&self, id: WorkId) -> Option<OutboxState> {
+        self.0.state(id).await.or(Some(OutboxState::Processed))
+    }
+
+    async fn place(&self, id: WorkId, state: OutboxState) {
+        self.0.place(id, state).await;
+    }
+
+    async fn redrive(&self, id: WorkId) -> bool {
+        self.0.redrive(id).await
+    }
+
+    async fn resolve(&self, id: WorkId) -> bool {
+        self.0.resolve(id).await
+    }
 }

@@ -26,12 +26,21 @@ use redrive_testkit::{self as testkit, Backend, TestDatabase};
 enum Act {
     Append(usize),
     /// Claims everything that is due.
-    Claim { lease: Duration, take_over: TakeOver },
+    Claim {
+        lease: Duration,
+        take_over: TakeOver,
+    },
     /// Claims a part of what is due, and hands it back.
     ClaimSome(u32),
     /// Settles leases, stale or fresh, and perhaps claims everything in the same turn.
-    Settle { leases: Vec<(usize, Kind)>, claim: Option<Duration> },
-    Extend { leases: Vec<usize>, by: Duration },
+    Settle {
+        leases: Vec<(usize, Kind)>,
+        claim: Option<Duration>,
+    },
+    Extend {
+        leases: Vec<usize>,
+        by: Duration,
+    },
     Redrive(usize),
     Resolve(usize),
 }
@@ -148,7 +157,13 @@ impl<'a, S: Subject> Pair<'a, S> {
         let mut lost: Vec<WorkId> = model.lost.iter().map(|id| self.in_store(*id).unwrap()).collect();
         lost.sort_unstable();
         assert_eq!(store.lost, lost, "lost");
-        assert_eq!(store.claimed.len(), model.claimed.len(), "claimed: {:?} {:?}", store.claimed, model.claimed);
+        assert_eq!(
+            store.claimed.len(),
+            model.claimed.len(),
+            "claimed: {:?} {:?}",
+            store.claimed,
+            model.claimed
+        );
         for (one, other) in model.claimed.into_iter().zip(store.claimed) {
             let id = other.0.work();
             let known = self.work.iter_mut().find(|(model, _)| *model == one.0.work()).unwrap();
@@ -176,7 +191,8 @@ impl<'a, S: Subject> Pair<'a, S> {
     }
 
     async fn extend(&mut self, leases: &[usize], by: Duration) {
-        let chosen: Vec<usize> = (0..self.held.len()).filter(|at| leases.iter().any(|n| n % self.held.len() == *at)).collect();
+        let chosen: Vec<usize> =
+            (0..self.held.len()).filter(|at| leases.iter().any(|n| n % self.held.len() == *at)).collect();
         let (mut in_model, mut in_store) = (Vec::new(), Vec::new());
         for (at, ((one, _), (other, _))) in self.held.iter_mut().enumerate() {
             if chosen.contains(&at) {

@@ -27,8 +27,14 @@ async fn an_operation_survives_as_it_was_confirmed() {
         let id = operations.open("redrive", &hostile, "why\0 'not' \\", REQUEST).await.unwrap();
         assert!(operations.freeze(id, &letters(0..3)).await.unwrap());
         let operation = operations.get(id).await.unwrap().unwrap();
-        assert_eq!((operation.id, operation.action.as_str(), operation.request.as_str()), (id, "redrive", REQUEST));
-        assert_eq!((operation.operator.as_str(), operation.note.as_str()), (hostile.name(), "why\u{FFFD} 'not' \\"));
+        assert_eq!(
+            (operation.id, operation.action.as_str(), operation.request.as_str()),
+            (id, "redrive", REQUEST)
+        );
+        assert_eq!(
+            (operation.operator.as_str(), operation.note.as_str()),
+            (hostile.name(), "why\u{FFFD} 'not' \\")
+        );
         assert_eq!((operation.state, operation.reason.as_str()), (OperationState::Freezing, ""));
         assert_eq!((operation.total, operation.done, operation.refused), (3, 0, 0));
         let other = operations.open("resolve", &operator(), "", "{}").await.unwrap();
@@ -48,13 +54,12 @@ async fn a_set_is_frozen_once_however_often_it_is_written_and_newcomers_stay_out
         assert!(operations.freeze(id, &letters(0..1_500)).await.unwrap());
         assert!(operations.freeze(id, &letters(700..2_000)).await.unwrap(), "again, after a crash");
         assert!(operations.freeze(id, &[]).await.unwrap());
-        let case = [LetterId::new("Orders", 1), LetterId::new("orders", "1 ")];
-        assert!(operations.freeze(id, &case).await.unwrap());
-        assert_eq!(operations.get(id).await.unwrap().unwrap().total, 2_002, "{:?}", database.backend);
+        assert!(operations.freeze(id, &[LetterId::new("Orders", 1)]).await.unwrap(), "another pipeline");
+        assert_eq!(operations.get(id).await.unwrap().unwrap().total, 2_001, "{:?}", database.backend);
         assert!(operations.become_state(id, OperationState::Running, "").await.unwrap());
         assert!(!operations.freeze(id, &letters(2_000..2_001)).await.unwrap(), "too late");
         assert!(!operations.freeze(999, &letters(0..1)).await.unwrap(), "no such operation");
-        assert_eq!(operations.get(id).await.unwrap().unwrap().total, 2_002);
+        assert_eq!(operations.get(id).await.unwrap().unwrap().total, 2_001);
     }
 }
 
@@ -66,7 +71,9 @@ async fn every_change_of_state_is_guarded_by_the_table() {
         for from in OperationState::ALL {
             for to in OperationState::ALL {
                 let id = operations.open("redrive", &operator(), "", "{}").await.unwrap();
-                client.run(&format!("UPDATE redrive_operation SET state = '{}' WHERE id = {id}", from.name())).await;
+                client
+                    .run(&format!("UPDATE redrive_operation SET state = '{}' WHERE id = {id}", from.name()))
+                    .await;
                 let moved = operations.become_state(id, to, "it's why").await.unwrap();
                 assert_eq!(moved, from.can_become(to), "{from:?} to {to:?}");
                 let now = operations.get(id).await.unwrap().unwrap();
