@@ -12,6 +12,7 @@
 mod machine;
 mod memory;
 mod postgres;
+mod processor;
 mod race;
 mod rates;
 mod table;

@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use async_trait::async_trait;
 
+use crate::processor;
 use crate::rates::Rates;
 
 /// One way to do the work.
@@ -46,8 +47,8 @@ pub async fn race(contestants: &mut [Box<dyn Contestant>], rounds: usize) -> any
 
 async fn one_round(contestant: &mut dyn Contestant, rates: &mut Rates) -> anyhow::Result<()> {
     contestant.prepare().await?;
-    let started = Instant::now();
+    let (started, spent) = (Instant::now(), processor::spent()?);
     let events = contestant.run().await?;
-    rates.push(events, started.elapsed());
+    rates.push(events, started.elapsed(), processor::spent()? - spent);
     contestant.check().await
 }

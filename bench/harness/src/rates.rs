@@ -3,27 +3,37 @@
 use std::fmt;
 use std::time::Duration;
 
-/// The events per second of one contestant, round by round.
+/// How fast one contestant was, round by round.
 #[derive(Debug, Clone, Default)]
-pub struct Rates(Vec<f64>);
+pub struct Rates {
+    per_second: Vec<f64>,
+    processor: Vec<f64>,
+}
 
 impl Rates {
-    /// Adds a round.
-    pub fn push(&mut self, events: u64, took: Duration) {
-        self.0.push(events as f64 / took.as_secs_f64());
+    /// Adds a round: how many events, how long it took, and how long our processors worked for it.
+    pub fn push(&mut self, events: u64, took: Duration, processor: Duration) {
+        self.per_second.push(events as f64 / took.as_secs_f64());
+        self.processor.push(processor.as_secs_f64() * 1e6 / events as f64);
     }
 
-    /// The median, which one disturbed round does not move.
+    /// The median of the events per second, which one disturbed round does not move.
     #[must_use]
     pub fn median(&self) -> f64 {
-        median(self.0.clone())
+        median(self.per_second.clone())
+    }
+
+    /// The median of the processor time that this process took for one event, in microseconds.
+    #[must_use]
+    pub fn processor(&self) -> f64 {
+        median(self.processor.clone())
     }
 }
 
 /// `54,321 (50,000–60,000)`: the median, the slowest and the fastest round.
 impl fmt::Display for Rates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (low, high) = bounds(&self.0);
+        let (low, high) = bounds(&self.per_second);
         write!(f, "{} ({}–{})", thousands(self.median()), thousands(low), thousands(high))
     }
 }
@@ -40,7 +50,7 @@ impl Ratio {
     /// `these` as a multiple of `those`.
     #[must_use]
     pub fn of(these: &Rates, those: &Rates) -> Self {
-        let by_round = these.0.iter().zip(&those.0).map(|(this, that)| this / that).collect();
+        let by_round = these.per_second.iter().zip(&those.per_second).map(|(this, that)| this / that).collect();
         Self { of_medians: these.median() / those.median(), by_round }
     }
 }

@@ -18,6 +18,8 @@ use crate::ours::Ours;
 use crate::stage::{Hand, Stage, tidy_postgres};
 
 const WORKERS: usize = 2;
+const HEADINGS: [&str; 8] =
+    ["load", "ours", "raw, two statements", "raw, one statement", "ours ÷ better raw", "µs: ours", "two", "one"];
 
 /// Compares at every batch size and prints the table.
 pub(crate) async fn measure(args: &Args, scratch: &Scratch) -> anyhow::Result<Vec<Target>> {
@@ -27,7 +29,7 @@ pub(crate) async fn measure(args: &Args, scratch: &Scratch) -> anyhow::Result<Ve
         args.rounds
     );
     Hand::Postgres(scratch.connect().await?).run(&[include_str!("../sql/postgres/schema.sql").to_owned()]).await?;
-    let mut table = Table::new(&["load", "ours", "raw, two statements", "raw, one statement", "ours ÷ better raw"]);
+    let mut table = Table::new(&HEADINGS);
     let mut targets = Vec::new();
     for load in Load::all(WORKERS) {
         let mut contestants: Vec<Box<dyn Contestant>> = vec![
@@ -38,7 +40,11 @@ pub(crate) async fn measure(args: &Args, scratch: &Scratch) -> anyhow::Result<Ve
         let rates = race(&mut contestants, args.rounds).await?;
         let better = if rates[1].median() > rates[2].median() { &rates[1] } else { &rates[2] };
         let ratio = Ratio::of(&rates[0], better);
-        table.row([load.name(), rates[0].to_string(), rates[1].to_string(), rates[2].to_string(), ratio.to_string()]);
+        let mut cells = vec![load.name()];
+        cells.extend(rates.iter().map(ToString::to_string));
+        cells.push(ratio.to_string());
+        cells.extend(rates.iter().map(|rates| format!("{:.1}", rates.processor())));
+        table.row(cells);
         if load.batch == 500 {
             let name = format!("Postgres, {}, {WORKERS} workers: ours ÷ raw", load.name());
             targets.push(Target::at_least(name, 0.8, ratio.of_medians));

@@ -34,7 +34,7 @@ pub(crate) async fn measure(args: &Args) -> anyhow::Result<Vec<Target>> {
         args.rounds
     );
     let folder = tempfile::tempdir().context("making a folder for the SQLite files")?;
-    let mut table = Table::new(&["load", "ours", "raw, one transaction", "ours ÷ raw"]);
+    let mut table = Table::new(&["load", "ours", "raw, one transaction", "ours ÷ raw", "µs: ours", "raw"]);
     let mut targets = Vec::new();
     let raw_file = folder.path().join("raw.db");
     Hand::Sqlite(connect(&raw_file).await?).run(&[include_str!("../sql/sqlite/schema.sql").to_owned()]).await?;
@@ -45,7 +45,9 @@ pub(crate) async fn measure(args: &Args) -> anyhow::Result<Vec<Target>> {
         ];
         let rates = race(&mut contestants, args.rounds).await?;
         let ratio = Ratio::of(&rates[0], &rates[1]);
-        table.row([load.name(), rates[0].to_string(), rates[1].to_string(), ratio.to_string()]);
+        let mut cells = vec![load.name(), rates[0].to_string(), rates[1].to_string(), ratio.to_string()];
+        cells.extend(rates.iter().map(|rates| format!("{:.1}", rates.processor())));
+        table.row(cells);
         let name = format!("SQLite, {}, 1 worker: ours ÷ raw", load.name());
         targets.push(Target::at_least(name, 0.8, ratio.of_medians));
     }

@@ -1,7 +1,7 @@
 //! The engine: starts the pipelines and stops them.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redrive_store::Database;
 use tokio_util::sync::CancellationToken;
@@ -14,6 +14,10 @@ use crate::worker::Worker;
 
 /// How often the policies look for letters.
 const POLICY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long to wait before the database is listened to again.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The pipelines at work. Every task that it starts ends with it.
 #[derive(Debug, Default)]
@@ -71,8 +75,9 @@ fn worker_name(pipeline: &str, number: usize) -> String {
 
 /// Rings the bell at every notification; after a lost connection, too, since some may be missed.
 async fn listen(database: Database, channel: String, bell: Bell, stop: CancellationToken) {
-    let mut pause = Duration::from_millis(200);
+    let mut pause = FIRST_PAUSE;
     loop {
+        let begun = Instant::now();
         tokio::select! {
             () = stop.cancelled() => return,
             heard = hear(&database, &channel, &bell) => {
@@ -82,9 +87,10 @@ async fn listen(database: Database, channel: String, bell: Bell, stop: Cancellat
             }
         }
         bell.ring();
+        pause = if begun.elapsed() > LONGEST_PAUSE { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(pause) => pause = (pause * 2).min(Duration::from_secs(5)),
+            () = tokio::time::sleep(pause) => {}
         }
     }
 }
@@ -94,9 +100,9 @@ async fn hear(database: &Database, channel: &str, bell: &Bell) -> Result<(), ()>
         tracing::debug!(%error, "cannot listen for notifications: polling goes on");
     })?;
     let Some(mut listener) = listener else { return Ok(()) };
-    bell.ring();
     loop {
-        listener.recv().await.map_err(drop)?;
         bell.ring();
+        // Without a notification the connection was lost, and is made anew by the next call.
+        listener.try_recv().await.map_err(drop)?;
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use redrive_core::event::Event;
+use redrive_core::event::{Event, WorkId};
 use redrive_core::failure::Failure;
 use redrive_core::history::History;
 use redrive_core::lease::{Failed, Settlement, Work};
@@ -39,12 +39,10 @@ impl Record {
     }
 }
 
-/// What was decided about one event.
-#[derive(Debug)]
-pub(crate) struct Judgement {
-    pub(crate) settlement: Settlement,
-    /// What the handler's breaker made of it.
-    pub(crate) change: Change,
+/// Tells the handler's breaker how an event ended.
+pub(crate) fn note(route: &Route, event: WorkId, result: &Result<(), Failure>) -> Change {
+    let class = result.as_ref().err().map(|failure| failure.class);
+    route.breaker().note(event, class, Instant::now())
 }
 
 /// Judges what a handler made of an event.
@@ -54,20 +52,14 @@ pub(crate) fn judge(
     route: &Route,
     (event, record): (Event, Record),
     result: Result<(), Failure>,
-) -> Judgement {
-    let now = Instant::now();
-    let mut breaker = route.breaker();
-    let class = result.as_ref().err().map(|failure| failure.class);
-    let change = breaker.note(event.id, class, now);
-    let settlement = match result {
-        Ok(()) => Settlement::Done,
+) -> Settlement {
+    let Err(failure) = result else { return Settlement::Done };
+    let put_off = route.breaker().put_off(Instant::now());
+    match put_off {
         // While the handler is down, nobody's attempts are counted.
-        Err(failure) => match breaker.put_off(now) {
-            Some(after) => Settlement::Release { after: spread(after, event.id.0) },
-            None => sentence(pipeline, policy, event, record, failure),
-        },
-    };
-    Judgement { settlement, change }
+        Some(after) => Settlement::Release { after: spread(after, event.id.0) },
+        None => sentence(pipeline, policy, event, record, failure),
+    }
 }
 
 /// Judges a failure by the policy alone.

@@ -8,12 +8,14 @@
 //! | `judge` | an outcome in, a settlement out |
 //! | [`breaker`] | an outage is not poison |
 //! | [`Remote`] | the same for workers elsewhere, over HTTP |
+//! | `aftermath` | an outage of the store is nobody's failed attempt |
 //! | `slots` | so many handlers at a time, panics and time-outs contained |
 //! | `watch` | thresholds, reports, gauges |
 //! | [`auto_redrive`] | policies that redrive by themselves |
 //! | [`handlers`] | HTTP, command and Kafka, for services in other languages |
 //! | [`alerts`] | who is told, and how often |
 
+mod aftermath;
 mod agenda;
 mod engine;
 mod health;

@@ -9,6 +9,7 @@ use redrive_core::policy::Policy;
 use redrive_store::WorkStore;
 use tokio::sync::Notify;
 
+use crate::aftermath::Aftermath;
 use crate::alerts::{AlertService, DeadLetterAlert, Level};
 use crate::health::Health;
 use crate::routes::Routes;
@@ -74,6 +75,8 @@ pub struct Pipeline {
     pub watch: Nudge,
     /// Whether its store answers.
     pub health: Health,
+    /// What its store's last outage left behind.
+    pub(crate) aftermath: Aftermath,
 }
 
 impl Pipeline {
@@ -99,6 +102,7 @@ impl Pipeline {
             switch: Switch::default(),
             watch: Nudge::default(),
             health: Health::default(),
+            aftermath: Aftermath::default(),
         }
     }
 

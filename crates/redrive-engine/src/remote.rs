@@ -2,13 +2,13 @@
 //! same leases, fences and policy as a handler in this process.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use redrive_core::event::WorkId;
 use redrive_core::failure::Failure;
 use redrive_core::lease::{Lease, Settlement, Work};
-use redrive_store::{Claim, Error, TakeOver};
+use redrive_store::{Claim, Error};
 
 use crate::judge::{self, Record};
 use crate::pipeline::Pipeline;
@@ -52,13 +52,16 @@ impl Remote {
             return Ok(Vec::new());
         }
         let worker = worker.chars().filter(|c| *c != '\0').take(100).collect();
-        let claim = Claim { worker, limit, lease, take_over: TakeOver::Expired };
-        let turn = self.pipeline.store.turn(&mut Vec::new(), Some(&claim)).await?;
-        let (interrupted, fresh): (Vec<_>, Vec<_>) =
-            turn.claimed.into_iter().partition(|(_, work)| work.interrupted);
-        for (lease, work) in interrupted {
-            self.settle_failed(lease, work, Failure::interrupted()).await?;
+        let terms = self.pipeline.aftermath.terms(Instant::now());
+        let claim = Claim { worker, limit, lease, take_over: terms.take_over };
+        let turn = self.heard(self.pipeline.store.turn(&mut Vec::new(), Some(&claim))).await?;
+        if turn.claimed.len() < limit as usize {
+            self.pipeline.aftermath.found_all(terms);
         }
+        let excused = self.pipeline.aftermath.excuses(terms);
+        let (interrupted, fresh): (Vec<_>, Vec<_>) =
+            turn.claimed.into_iter().partition(|(_, work)| work.interrupted && !excused);
+        self.count_interrupted(interrupted).await;
         Ok(fresh)
     }
 
@@ -94,7 +97,9 @@ impl Remote {
     /// [`Error`] when the store cannot be reached: report it again.
     pub async fn complete(&self, work: WorkId, fence: i64) -> Result<Reported, Error> {
         let lease = Lease::new(work, fence, Timestamp::MAX);
-        let Some(held) = self.pipeline.store.recall(&lease).await? else { return Ok(Reported::Lost) };
+        let Some(held) = self.heard(self.pipeline.store.recall(&lease)).await? else {
+            return Ok(Reported::Lost);
+        };
         self.settle(lease, &held, Settlement::Done).await
     }
 
@@ -104,7 +109,7 @@ impl Remote {
     /// [`Error`] when the store cannot be reached: report it again.
     pub async fn fail(&self, work: WorkId, fence: i64, failure: Failure) -> Result<Reported, Error> {
         let lease = Lease::new(work, fence, Timestamp::MAX);
-        match self.pipeline.store.recall(&lease).await? {
+        match self.heard(self.pipeline.store.recall(&lease)).await? {
             Some(held) => self.settle_failed(lease, held, failure).await,
             None => Ok(Reported::Lost),
         }
@@ -121,14 +126,37 @@ impl Remote {
         lease: Duration,
     ) -> Result<Option<Timestamp>, Error> {
         let mut held = Lease::new(work, fence, Timestamp::MAX);
-        let lost = self.pipeline.store.extend(&mut [&mut held], lease).await?;
+        let lost = self.heard(self.pipeline.store.extend(&mut [&mut held], lease)).await?;
         Ok(lost.is_empty().then(|| held.until()))
+    }
+
+    /// Counts the attempts of holders that never settled. When that fails the worker gets its work all
+    /// the same: the leases of these run out, and they are counted then.
+    async fn count_interrupted(&self, interrupted: Vec<(Lease, Work)>) {
+        let mut witness = Witness::new(Arc::clone(&self.pipeline));
+        let mut failed = Vec::with_capacity(interrupted.len());
+        for (lease, work) in interrupted {
+            let about = witness.about(&work.event, work.retry_count);
+            let settlement = self.sentence(work, Failure::interrupted());
+            witness.judged(&lease, &settlement, about);
+            failed.push((lease, settlement));
+        }
+        match self.heard(self.pipeline.store.turn(&mut failed, None)).await {
+            Ok(turn) => witness.settled(&turn.lost),
+            Err(error) => {
+                tracing::warn!(pipeline = %self.pipeline.name, %error, "interrupted work could not be counted yet");
+            }
+        }
+    }
+
+    fn sentence(&self, work: Work, failure: Failure) -> Settlement {
+        let (event, record) = Record::split(work);
+        judge::sentence(&self.pipeline.name, &self.pipeline.policy, event, record, failure)
     }
 
     async fn settle_failed(&self, lease: Lease, work: Work, failure: Failure) -> Result<Reported, Error> {
         let about = work.clone();
-        let (event, record) = Record::split(work);
-        let settlement = judge::sentence(&self.pipeline.name, &self.pipeline.policy, event, record, failure);
+        let settlement = self.sentence(work, failure);
         self.settle(lease, &about, settlement).await
     }
 
@@ -136,8 +164,19 @@ impl Remote {
         let mut witness = Witness::new(Arc::clone(&self.pipeline));
         let about = witness.about(&work.event, work.retry_count);
         witness.judged(&lease, &settlement, about);
-        let turn = self.pipeline.store.turn(&mut vec![(lease, settlement)], None).await?;
+        let turn = self.heard(self.pipeline.store.turn(&mut vec![(lease, settlement)], None)).await?;
         witness.settled(&turn.lost);
         Ok(if turn.lost.is_empty() { Reported::Accepted } else { Reported::Lost })
+    }
+
+    /// Notes whether the store answers: its outages are excused here, too.
+    async fn heard<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let (asked, lease) = (Instant::now(), self.pipeline.pace.lease);
+        let answer = call.await;
+        match &answer {
+            Ok(_) => self.pipeline.aftermath.answered(asked, Instant::now(), lease),
+            Err(_) => self.pipeline.aftermath.failed(asked, Instant::now(), lease),
+        }
+        answer
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Slots {
     queue: async_channel::Sender<Task>,
     waiting: async_channel::Receiver<Task>,
     outcomes: mpsc::UnboundedReceiver<Outcome>,
-    _running: JoinSet<()>,
+    running: JoinSet<()>,
 }
 
 impl Slots {
@@ -42,7 +42,7 @@ impl Slots {
         for _ in 0..count.max(1) {
             running.spawn(slot(waiting.clone(), done.clone(), timeout));
         }
-        Self { queue, waiting, outcomes, _running: running }
+        Self { queue, waiting, outcomes, running }
     }
 
     /// Queues a task for the next free slot.
@@ -59,6 +59,11 @@ impl Slots {
     /// A further outcome, if there is one already.
     pub(crate) fn also_finished(&mut self) -> Option<Outcome> {
         self.outcomes.try_recv().ok()
+    }
+
+    /// Stops every handler that still runs, so that what it had begun with can be handed back.
+    pub(crate) fn stop(&mut self) {
+        self.running.abort_all();
     }
 
     /// Takes back what no slot has begun with.

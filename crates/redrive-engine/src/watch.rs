@@ -69,7 +69,11 @@ pub(crate) async fn watch(pipeline: Arc<Pipeline>, options: WatchOptions, stop: 
             }
         }
         let begun = Instant::now();
-        if let Some(stats) = look(&pipeline).await {
+        let stats = tokio::select! {
+            () = stop.cancelled() => return,
+            stats = look(&pipeline) => stats,
+        };
+        if let Some(stats) = stats {
             let level = Level {
                 pipeline: Inert::new(&pipeline.name),
                 count: stats.waiting(),

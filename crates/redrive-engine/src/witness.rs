@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use metrics::{Counter, Histogram, counter, histogram};
 use redrive_core::event::{Event, WorkId};
 use redrive_core::lease::{Failed, Lease, Settlement};
-use redrive_store::Error;
 
 use crate::alerts::{DeadLetterAlert, HandlerDown, HandlerUp, Inert};
 use crate::pipeline::Pipeline;
@@ -92,13 +91,18 @@ impl Witness {
                 _ => gauges.released.increment(1),
             }
             if let Some(failed) = failed {
-                self.bury(work, about, &failed);
+                self.bury(work, &about, &failed);
                 dead = true;
             }
         }
         if dead {
             self.pipeline.watch.nudge();
         }
+    }
+
+    /// What was decided about this work will never be durable.
+    pub(crate) fn forget(&mut self, work: WorkId) {
+        self.pending.retain(|(pending, ..)| *pending != work);
     }
 
     pub(crate) fn handler_down(&self, route: &Route, error: &str) {
@@ -118,9 +122,9 @@ impl Witness {
         });
     }
 
-    pub(crate) fn store_down(&mut self, error: &Error) {
+    pub(crate) fn store_down(&mut self, error: &str) {
         self.down = true;
-        self.pipeline.health.set(Err(error.to_string()));
+        self.pipeline.health.set(Err(error.to_owned()));
     }
 
     pub(crate) fn store_up(&mut self) {
@@ -130,7 +134,7 @@ impl Witness {
     }
 
     /// Logged explicitly, with everything a person needs to find it.
-    fn bury(&self, work: WorkId, about: About, failed: &Failed) {
+    fn bury(&self, work: WorkId, about: &About, failed: &Failed) {
         let failure = &failed.failure;
         tracing::warn!(
             pipeline = %self.pipeline.name,

@@ -5,8 +5,8 @@
 //! grow by themselves under load and stay small, and quick, without it.
 //!
 //! Promises: nothing is settled that is not ours any more (the store's fence); a store that is away
-//! burns nobody's attempts (outcomes wait in memory until it is back); a stop finishes or hands back
-//! everything in hand.
+//! burns nobody's attempts (outcomes wait in memory until it is back, and its aftermath is excused); a
+//! stop finishes or hands back everything in hand.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,10 +15,11 @@ use std::time::{Duration, Instant};
 use redrive_core::event::{Event, WorkId};
 use redrive_core::failure::Failure;
 use redrive_core::lease::{Lease, Settlement, Work};
-use redrive_store::{Claim, Error, TakeOver, Turn};
-use tokio::time::{Instant as Tick, sleep_until};
+use redrive_store::{Claim, Turn};
+use tokio::time::{Instant as Tick, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use crate::aftermath::Terms;
 use crate::agenda::Agenda;
 use crate::breaker::{Admission, Change};
 use crate::judge::{self, Record};
@@ -30,6 +31,10 @@ use crate::witness::{About, Witness};
 /// How long to wait before a store that failed is asked again.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// When an answer of the store is given up: a server that vanished without a word never sends one.
+const GIVE_UP: Duration = Duration::from_secs(60);
+/// What is left to settle at a stop gets this long, even when handlers used up all the time.
+const LAST_TRY: Duration = Duration::from_secs(1);
 
 /// One worker of a pipeline.
 pub(crate) struct Worker {
@@ -44,9 +49,8 @@ pub(crate) struct Worker {
     /// What has been judged and is to be settled with the next turn.
     judged: Vec<(Lease, Settlement)>,
     agenda: Agenda,
-    /// How long the store has been failing, and since when it answers again.
+    /// How long to wait before the store is asked again; zero while it answers.
     pause: Duration,
-    back_since: Option<Instant>,
 }
 
 impl Worker {
@@ -70,7 +74,6 @@ impl Worker {
             judged: Vec::new(),
             agenda,
             pause: Duration::ZERO,
-            back_since: None,
         }
     }
 
@@ -110,11 +113,16 @@ impl Worker {
                 () = sleep_until(self.agenda.next_heartbeat()) => self.heartbeat().await,
             }
         }
-        let more = std::iter::from_fn(|| self.slots.also_finished()).collect::<Vec<_>>();
-        self.judge_all(more);
+        self.judge_finished();
         if Tick::now() >= self.agenda.next_heartbeat() {
             self.heartbeat().await;
         }
+    }
+
+    /// Judges what has finished by now.
+    fn judge_finished(&mut self) {
+        let finished = std::iter::from_fn(|| self.slots.also_finished()).collect::<Vec<_>>();
+        self.judge_all(finished);
     }
 
     fn judge_all(&mut self, outcomes: impl IntoIterator<Item = Outcome>) {
@@ -128,18 +136,17 @@ impl Worker {
     }
 
     fn judge(&mut self, route: &Route, event: Event, result: Result<(), Failure>) {
+        match judge::note(route, event.id, &result) {
+            Change::None => {}
+            Change::Opened => self.witness.handler_down(route, &reason(&result)),
+            Change::Closed => self.witness.handler_back(route),
+        }
         // Not in hand any more: somebody took it over, and their outcome counts.
         let Some((lease, record)) = self.hand.remove(&event.id) else { return };
         let about = self.witness.about(&event, record.retry_count);
-        let reason = result.as_ref().err().map(ToString::to_string).unwrap_or_default();
-        let judgement =
+        let settlement =
             judge::judge(&self.pipeline.name, &self.pipeline.policy, route, (event, record), result);
-        match judgement.change {
-            Change::None => {}
-            Change::Opened => self.witness.handler_down(route, &reason),
-            Change::Closed => self.witness.handler_back(route),
-        }
-        self.settle_later(lease, judgement.settlement, about);
+        self.settle_later(lease, settlement, about);
     }
 
     fn settle_later(&mut self, lease: Lease, settlement: Settlement, about: About) {
@@ -152,42 +159,57 @@ impl Worker {
 
     /// Settles what is judged and claims anew.
     async fn turn(&mut self) {
-        let claim = self.claim();
-        let turn = self.pipeline.store.turn(&mut self.judged, claim.as_ref()).await;
-        match turn {
-            Ok(turn) => {
-                self.store_answers();
-                self.witness.settled(&turn.lost);
-                if let Some(claim) = claim {
-                    self.agenda.looked(turn.claimed.len() >= claim.limit as usize);
-                }
-                self.take(turn);
+        let asked = Instant::now();
+        let terms = self.pipeline.aftermath.terms(asked);
+        let claim = self.claim(terms);
+        let turn = self.pipeline.store.turn(&mut self.judged, claim.as_ref());
+        match timeout(GIVE_UP, turn).await {
+            Ok(Ok(turn)) => {
+                self.store_answers(asked);
+                self.take(turn, claim.map(|claim| (claim, terms)));
             }
-            Err(error) => self.store_fails(&error).await,
+            Ok(Err(error)) => {
+                if !error.is_unavailable() {
+                    self.settle_one_by_one().await;
+                }
+                self.store_fails(asked, &error.to_string()).await;
+            }
+            Err(_) => self.store_fails(asked, &gave_up()).await,
         }
     }
 
-    fn claim(&self) -> Option<Claim> {
+    fn claim(&self, terms: Terms) -> Option<Claim> {
         let limit = self.room().min(self.pipeline.pace.batch_size);
         if limit == 0 || self.stop.is_cancelled() || self.pipeline.switch.is_paused() {
             return None;
         }
-        // After an outage of the store, others get the time of a lease to settle what they hold.
-        let patient = self.back_since.is_some_and(|since| since.elapsed() < self.pipeline.pace.lease);
         Some(Claim {
             worker: self.name.clone(),
             limit,
             lease: self.pipeline.pace.lease,
-            take_over: if patient { TakeOver::Never } else { TakeOver::Expired },
+            take_over: terms.take_over,
         })
     }
 
-    fn take(&mut self, turn: Turn) {
+    fn take(&mut self, turn: Turn, asked_for: Option<(Claim, Terms)>) {
         for work in &turn.lost {
             tracing::warn!(pipeline = %self.pipeline.name, %work, "lease lost: another worker took it over");
         }
+        self.witness.settled(&turn.lost);
+        let Some((claim, terms)) = asked_for else { return };
+        let full = turn.claimed.len() >= claim.limit as usize;
+        self.agenda.looked(full);
+        self.begin(turn.claimed, terms);
+        if !full {
+            self.pipeline.aftermath.found_all(terms);
+        }
+    }
+
+    fn begin(&mut self, claimed: Vec<(Lease, Work)>, terms: Terms) {
+        let excused = self.pipeline.aftermath.excuses(terms);
         let mut tasks: Vec<Task> = Vec::new();
-        for (lease, work) in turn.claimed {
+        for (lease, mut work) in claimed {
+            work.interrupted &= !excused;
             let Some((route, event)) = self.admit(lease, work) else { continue };
             let fits = |task: &&mut Task| {
                 task.route.name() == route.name() && task.events.len() < route.handler().max_batch()
@@ -202,6 +224,11 @@ impl Worker {
 
     /// Takes work in hand, unless it can be judged without being handled.
     fn admit(&mut self, lease: Lease, work: Work) -> Option<(Route, Event)> {
+        if let Some((held, _)) = self.hand.get_mut(&lease.work()) {
+            // Our own lease had run out before we could extend it, and the handler is still at it.
+            *held = lease;
+            return None;
+        }
         let interrupted = work.interrupted;
         let (event, record) = Record::split(work);
         if interrupted {
@@ -238,37 +265,41 @@ impl Worker {
         if leases.is_empty() {
             return;
         }
-        match self.pipeline.store.extend(&mut leases, self.pipeline.pace.lease).await {
-            Ok(lost) => {
+        let asked = Instant::now();
+        match timeout(GIVE_UP, self.pipeline.store.extend(&mut leases, self.pipeline.pace.lease)).await {
+            Ok(Ok(lost)) => {
+                self.pipeline.aftermath.answered(asked, Instant::now(), self.pipeline.pace.lease);
                 for work in lost {
                     tracing::warn!(pipeline = %self.pipeline.name, %work, "lease lost while handling");
                     self.hand.remove(&work);
                 }
             }
-            Err(error) => {
-                tracing::warn!(pipeline = %self.pipeline.name, %error, "leases could not be extended")
-            }
+            Ok(Err(error)) => self.cannot_extend(asked, &error.to_string()),
+            Err(_) => self.cannot_extend(asked, &gave_up()),
         }
     }
 
-    fn store_answers(&mut self) {
+    fn cannot_extend(&self, asked: Instant, error: &str) {
+        tracing::warn!(pipeline = %self.pipeline.name, error, "leases could not be extended");
+        self.pipeline.aftermath.failed(asked, Instant::now(), self.pipeline.pace.lease);
+    }
+
+    fn store_answers(&mut self, asked: Instant) {
         if !self.pause.is_zero() {
             tracing::info!(pipeline = %self.pipeline.name, worker = %self.name, "the store answers again");
             self.pause = Duration::ZERO;
-            self.back_since = Some(Instant::now());
         }
+        self.pipeline.aftermath.answered(asked, Instant::now(), self.pipeline.pace.lease);
         self.witness.store_up();
     }
 
     /// Keeps everything and waits a little; handlers that run go on meanwhile.
-    async fn store_fails(&mut self, error: &Error) {
+    async fn store_fails(&mut self, asked: Instant, error: &str) {
         if self.pause.is_zero() {
-            tracing::error!(pipeline = %self.pipeline.name, worker = %self.name, %error, "the store does not answer");
+            tracing::error!(pipeline = %self.pipeline.name, worker = %self.name, error, "the store does not answer");
         }
+        self.pipeline.aftermath.failed(asked, Instant::now(), self.pipeline.pace.lease);
         self.witness.store_down(error);
-        if !error.is_unavailable() && self.judged.len() > 1 {
-            self.settle_one_by_one().await;
-        }
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         let pause = tokio::time::sleep(self.pause);
         tokio::select! {
@@ -283,12 +314,14 @@ impl Worker {
         for settlement in std::mem::take(&mut self.judged) {
             let work = settlement.0.work();
             let mut one = vec![settlement];
-            if let Err(error) = self.pipeline.store.turn(&mut one, None).await {
-                if error.is_unavailable() {
-                    self.judged.append(&mut one);
-                } else {
+            match self.pipeline.store.turn(&mut one, None).await {
+                Ok(turn) if turn.lost.is_empty() => {}
+                Ok(_) => self.witness.forget(work),
+                Err(error) if error.is_unavailable() => self.judged.append(&mut one),
+                Err(error) => {
                     // Its lease runs out, and the attempt is counted then.
                     tracing::error!(pipeline = %self.pipeline.name, %work, %error, "a settlement was refused");
+                    self.witness.forget(work);
                 }
             }
         }
@@ -300,25 +333,43 @@ impl Worker {
         for event in self.slots.take_waiting() {
             self.hand_back(event.id);
         }
+        self.see_off(deadline).await;
+        self.slots.stop();
+        self.judge_finished();
+        let left: Vec<WorkId> = self.hand.keys().copied().collect();
+        left.into_iter().for_each(|work| self.hand_back(work));
+        self.settle_rest(deadline.max(Tick::now() + LAST_TRY)).await;
+    }
+
+    /// Waits for the handlers that run.
+    async fn see_off(&mut self, deadline: Tick) {
         while !self.hand.is_empty() {
             tokio::select! {
                 outcome = self.slots.finished() => self.judge_all(outcome),
                 () = sleep_until(self.agenda.next_heartbeat()) => self.heartbeat().await,
-                () = sleep_until(deadline) => break,
+                () = sleep_until(deadline) => return,
             }
-            let more = std::iter::from_fn(|| self.slots.also_finished()).collect::<Vec<_>>();
-            self.judge_all(more);
+            self.judge_finished();
         }
-        let left: Vec<WorkId> = self.hand.keys().copied().collect();
-        left.into_iter().for_each(|work| self.hand_back(work));
+    }
+
+    /// Settles what is left, as long as there is time.
+    async fn settle_rest(&mut self, deadline: Tick) {
+        if timeout_at(deadline, self.settle_all()).await.is_err() {
+            tracing::error!(
+                pipeline = %self.pipeline.name,
+                worker = %self.name,
+                "stopped before everything was settled, as the store did not answer: leases run out"
+            );
+        }
+    }
+
+    async fn settle_all(&mut self) {
         while !self.judged.is_empty() {
-            if let Err(error) = self.pipeline.store.turn(&mut self.judged, None).await {
-                if Tick::now() >= deadline || !error.is_unavailable() {
-                    let events = self.judged.len();
-                    tracing::error!(pipeline = %self.pipeline.name, %error, events, "stopped before they were settled: their leases run out");
-                    return;
-                }
-                tokio::time::sleep(FIRST_PAUSE).await;
+            match self.pipeline.store.turn(&mut self.judged, None).await {
+                Ok(turn) => self.witness.settled(&turn.lost),
+                Err(error) if error.is_unavailable() => tokio::time::sleep(FIRST_PAUSE).await,
+                Err(_) => self.settle_one_by_one().await,
             }
         }
         self.witness.settled(&[]);
@@ -329,4 +380,13 @@ impl Worker {
             self.judged.push((lease, Settlement::Release { after: Duration::ZERO }));
         }
     }
+}
+
+/// What an alert says about the outcome that opened a breaker.
+fn reason(result: &Result<(), Failure>) -> String {
+    result.as_ref().err().map(ToString::to_string).unwrap_or_default()
+}
+
+fn gave_up() -> String {
+    format!("the store did not answer within {GIVE_UP:?}")
 }

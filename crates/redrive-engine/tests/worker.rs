@@ -1,4 +1,5 @@
 //! The worker loop with a real store: what it delivers, retries, buries, hands back, and survives.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::collections::HashMap;
 use std::future::Future;

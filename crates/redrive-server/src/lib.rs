@@ -1,17 +1,38 @@
 //! The HTTP face of redrive.
 //!
-//! Whoever uses this crate brings a bound listener, a [`Readiness`] and a token that ends the show;
-//! [`serve`] answers until the token is cancelled, finishes what is in flight, and gives up at the
-//! deadline. Every error leaves as a problem document (RFC 9457), whoever caused it: a route of ours,
-//! axum, a limit, or a panic.
+//! Whoever uses this crate brings a bound listener, a [`Site`] (what the routes reach) and a token that
+//! ends the show; [`serve`] answers until the token is cancelled, finishes what is in flight, and gives
+//! up at the deadline. Every error leaves as a problem document (RFC 9457), whoever caused it: a route of
+//! ours, axum, a limit, or a panic.
+//!
+//! | address | does |
+//! |---|---|
+//! | `GET /api/v1/health`, `/api/v1/ready` | the process lives; it can work |
+//! | `GET /metrics` | the numbers, for Prometheus |
+//! | `POST /api/v1/outbox/{name}/events` | puts events into an outbox |
+//! | `POST /api/v1/jobs/{name}` | puts jobs into a queue |
+//! | `POST /api/v1/jobs/{name}/claim` | a worker asks for jobs |
+//! | `POST /api/v1/jobs/{name}/{id}/complete`, `/fail`, `/heartbeat` | and says what became of one |
+//!
+//! [`routes`] has the shapes.
 
-mod health;
+mod accepted;
+mod body;
+mod doors;
+mod metrics;
+mod payload;
 mod problem;
 mod readiness;
 mod router;
 mod serve;
+mod span;
 
+pub mod duration;
+pub mod routes;
+
+pub use doors::{Doors, Gate, JobsDoor, OutboxDoor};
+pub use metrics::{Metrics, MetricsError};
 pub use problem::Problem;
 pub use readiness::{Component, Readiness};
-pub use router::{Limits, router};
+pub use router::{Limits, Site, router};
 pub use serve::{Error, serve};

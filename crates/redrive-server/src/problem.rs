@@ -1,12 +1,14 @@
 //! Errors as RFC 9457 problem documents: a title for the kind, a sentence that says what to do.
 
 use axum::Json;
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
+/// When to come back after a 503, in seconds.
+const COME_BACK: HeaderValue = HeaderValue::from_static("5");
 
 /// An error as a client sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -15,6 +17,12 @@ pub struct Problem {
     title: &'static str,
     status: u16,
     detail: String,
+    /// Which one of several, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    item: Option<usize>,
+    /// Which of its fields.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
 }
 
 impl Problem {
@@ -23,7 +31,29 @@ impl Problem {
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         // `about:blank` says: the status is all there is to know about the kind.
         let title = status.canonical_reason().unwrap_or("Error");
-        Self { r#type: "about:blank", title, status: status.as_u16(), detail: detail.into() }
+        let (item, field) = (None, None);
+        Self { r#type: "about:blank", title, status: status.as_u16(), detail: detail.into(), item, field }
+    }
+
+    /// Something is away for a while: 503, with `Retry-After`.
+    #[must_use]
+    pub fn unavailable(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+    }
+
+    /// A value that is not accepted: 422, with the name of its field.
+    #[must_use]
+    pub fn field(field: impl Into<String>, why: impl std::fmt::Display) -> Self {
+        let field = field.into();
+        let problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{field} {why}."));
+        Self { field: Some(field), ..problem }
+    }
+
+    /// The same problem, about one item of several.
+    #[must_use]
+    pub fn of_item(self, item: usize) -> Self {
+        let detail = format!("Item {item}: {} Nothing was stored.", self.detail);
+        Self { item: Some(item), detail, ..self }
     }
 
     /// The status of the answer.
@@ -38,6 +68,9 @@ impl IntoResponse for Problem {
         let status = self.status();
         let mut response = (status, Json(self)).into_response();
         response.headers_mut().insert(CONTENT_TYPE, MEDIA_TYPE);
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(RETRY_AFTER, COME_BACK);
+        }
         response
     }
 }
@@ -62,7 +95,8 @@ pub(crate) async fn normalise(response: Response) -> Response {
     problem
 }
 
-fn advice(status: StatusCode) -> &'static str {
+/// What the caller can do about a status that says it all.
+pub(crate) fn advice(status: StatusCode) -> &'static str {
     match status {
         StatusCode::METHOD_NOT_ALLOWED => {
             "This address does not take that method; the Allow header lists the ones it takes."
@@ -92,5 +126,18 @@ mod tests {
     async fn an_answer_in_json_is_left_alone() {
         let own = (StatusCode::SERVICE_UNAVAILABLE, Json("down")).into_response();
         assert_eq!(normalise(own).await.headers()["content-type"], "application/json");
+    }
+
+    #[test]
+    fn a_refused_value_is_named() {
+        let problem = Problem::field("payload", "has a NUL byte").of_item(3);
+        let json = serde_json::to_value(&problem).unwrap();
+        assert_eq!((&json["item"], &json["field"]), (&3.into(), &"payload".into()));
+        assert_eq!(json["detail"], "Item 3: payload has a NUL byte. Nothing was stored.");
+    }
+
+    #[test]
+    fn whoever_comes_too_early_is_told_when_to_come_back() {
+        assert_eq!(Problem::unavailable("down").into_response().headers()["retry-after"], "5");
     }
 }

@@ -4,15 +4,16 @@ use std::any::Any;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, FromRef};
 use axum::http::{StatusCode, Uri};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::limit::RequestBodyLimitLayer;
 
-use crate::{Problem, Readiness, health, problem};
+use crate::{Doors, Metrics, Problem, Readiness, metrics, problem, routes};
 
 /// What one request may cost.
 #[derive(Debug, Clone, Copy)]
@@ -21,10 +22,38 @@ pub struct Limits {
     pub body: usize,
 }
 
+/// What the routes reach.
+#[derive(Clone)]
+pub struct Site {
+    /// Who knows whether everything works.
+    pub readiness: Arc<dyn Readiness>,
+    /// Where work comes in.
+    pub doors: Arc<Doors>,
+    /// What `/metrics` shows.
+    pub metrics: Metrics,
+    /// Ends long polls when it is cancelled.
+    pub stop: CancellationToken,
+}
+
+/// Lets a route ask for the one thing that it needs.
+macro_rules! parts_of_site {
+    ($($field:ident: $part:ty),+) => {
+        $(impl FromRef<Site> for $part {
+            fn from_ref(site: &Site) -> Self {
+                site.$field.clone()
+            }
+        })+
+    };
+}
+parts_of_site!(readiness: Arc<dyn Readiness>, doors: Arc<Doors>, metrics: Metrics, stop: CancellationToken);
+
 /// All routes, behind the limits.
-pub fn router(readiness: Arc<dyn Readiness>, limits: Limits) -> Router {
-    let api = Router::new().route("/health", get(health::health)).route("/ready", get(health::ready));
-    let routes = Router::new().nest("/api/v1", api).fallback(not_found).with_state(readiness);
+pub fn router(site: Site, limits: Limits) -> Router {
+    let routes = Router::new()
+        .nest("/api/v1", routes::api())
+        .route("/metrics", get(metrics::show))
+        .fallback(not_found)
+        .with_state(site);
     guarded(routes, limits)
 }
 
@@ -52,6 +81,8 @@ fn panicked(panic: Box<dyn Any + Send>) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use async_trait::async_trait;
     use axum::body::{Body, Bytes, to_bytes};
     use axum::http::{Method, Request};
@@ -77,8 +108,12 @@ mod tests {
         Component { name: name.to_owned(), kind: "outbox", ok, detail: "as said".to_owned() }
     }
 
+    static METRICS: LazyLock<Metrics> = LazyLock::new(|| Metrics::install().unwrap());
+
     fn with(components: Vec<Component>) -> Router {
-        router(Arc::new(Fixed(components)), LIMITS)
+        let readiness = Arc::new(Fixed(components));
+        let stop = CancellationToken::new();
+        router(Site { readiness, doors: Arc::default(), metrics: METRICS.clone(), stop }, LIMITS)
     }
 
     async fn ask(router: Router, method: Method, path: &str, body: &'static str) -> (Response, Value) {

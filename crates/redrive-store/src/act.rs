@@ -7,6 +7,7 @@ use redrive_core::dead_letter::{Acted, Operator, Refusal};
 use crate::database::Database;
 use crate::dialect::Dialect;
 use crate::error::{Error, again};
+use crate::row::Row;
 use crate::session::Session;
 use crate::statement::{Names, Sql, Statement, sql};
 use crate::value::{Column, Value};
@@ -85,7 +86,7 @@ impl Act {
         }
         let ids: Vec<i64> = ids.iter().copied().collect();
         let mut done = match &self.lock {
-            Some(lock) => Some(first_column(session.rows(lock, vec![rows(ids.clone())]).await?)?),
+            Some(lock) => Some(first_column(&session.rows(lock, vec![rows(ids.clone())]).await?)?),
             None => None,
         };
         for statement in &self.statements {
@@ -97,7 +98,7 @@ impl Act {
             if self.lock.is_some() {
                 session.run(statement, values).await?;
             } else {
-                done = Some(first_column(session.rows(statement, values).await?)?);
+                done = Some(first_column(&session.rows(statement, values).await?)?);
             }
         }
         Ok(done.unwrap_or_default())
@@ -107,7 +108,7 @@ impl Act {
         if left.is_empty() {
             return Ok(Vec::new());
         }
-        let known = first_column(session.rows(&self.find, vec![rows(left.clone())]).await?)?;
+        let known = first_column(&session.rows(&self.find, vec![rows(left.clone())]).await?)?;
         let refusal = |id: i64| match known.contains(&id) {
             true => Refusal::NotWaiting(id.to_string()),
             false => Refusal::Unknown(id.to_string()),
@@ -138,6 +139,6 @@ pub(crate) fn number(id: &str) -> Option<i64> {
     id.parse().ok().filter(|number: &i64| number.to_string() == id)
 }
 
-fn first_column(rows: Vec<crate::row::Row>) -> Result<BTreeSet<i64>, Error> {
+fn first_column(rows: &[Row]) -> Result<BTreeSet<i64>, Error> {
     rows.iter().map(|row| row.int(0)).collect()
 }

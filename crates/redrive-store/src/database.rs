@@ -46,7 +46,7 @@ struct Shared {
 /// Where and how to connect.
 #[derive(Debug)]
 enum Address {
-    Sqlite(SqliteConnectOptions),
+    Sqlite(Box<SqliteConnectOptions>),
     Postgres(Box<PgConnectOptions>),
     MySql(Box<MySqlConnectOptions>),
 }
@@ -59,7 +59,7 @@ impl Database {
     pub fn open(url: &str) -> Result<Self, Error> {
         let dialect = Dialect::of_url(url)?;
         let address = match dialect {
-            Dialect::Sqlite => Address::Sqlite(sqlite(url)?),
+            Dialect::Sqlite => Address::Sqlite(Box::new(sqlite(url)?)),
             Dialect::Postgres => Address::Postgres(Box::new(postgres(url)?)),
             Dialect::MySql => Address::MySql(Box::new(mysql(url)?)),
         };
@@ -214,19 +214,19 @@ impl Database {
 }
 
 fn sqlite(url: &str) -> Result<SqliteConnectOptions, Error> {
-    let options: SqliteConnectOptions = url.parse().map_err(bad_address)?;
+    let options: SqliteConnectOptions = url.parse().map_err(|source| bad_address(&source))?;
     let options = options.create_if_missing(true).journal_mode(SqliteJournalMode::Wal).busy_timeout(PATIENCE);
     // FULL: what was committed survives a power cut, not only a crash of the process.
     Ok(options.synchronous(SqliteSynchronous::Full))
 }
 
 fn postgres(url: &str) -> Result<PgConnectOptions, Error> {
-    let options: PgConnectOptions = url.parse().map_err(bad_address)?;
+    let options: PgConnectOptions = url.parse().map_err(|source| bad_address(&source))?;
     Ok(options.application_name("redrive"))
 }
 
 fn mysql(url: &str) -> Result<MySqlConnectOptions, Error> {
-    url.replacen("mariadb:", "mysql:", 1).parse().map_err(bad_address)
+    url.replacen("mariadb:", "mysql:", 1).parse().map_err(|source| bad_address(&source))
 }
 
 /// READ COMMITTED: no gap locks, so claims and inserts do not wait for each other.
@@ -237,6 +237,6 @@ async fn connect_mysql(options: &MySqlConnectOptions) -> Result<MySqlConnection,
 }
 
 /// The address itself stays out of the message: it may hold a password.
-fn bad_address(source: sqlx::Error) -> Error {
+fn bad_address(source: &sqlx::Error) -> Error {
     Error::Setting(format!("the database address cannot be understood: {source}"))
 }

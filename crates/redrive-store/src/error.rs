@@ -89,7 +89,7 @@ where
     for tried in 1..TRIES {
         match transaction().await {
             Err(error) if error.is_conflict() => {
-                tokio::time::sleep(Duration::from_millis(tried.into())).await
+                tokio::time::sleep(Duration::from_millis(tried.into())).await;
             }
             result => return result,
         }

@@ -16,9 +16,10 @@ use crate::dead_letters::{DeadLetters, dead_letter_queue};
 use crate::dialect::{Dialect, check_name};
 use crate::error::Error;
 use crate::insert::{Insert, Kind, OnConflict, chunks};
-use crate::queue::{Dead, Done, Queue, Shape, work_store};
+use crate::queue::{Queue, work_store};
 use crate::row::Times;
 use crate::schema;
+use crate::shape::{Dead, Done, Shape};
 use crate::statement::{Names, Sql, Statement, sql};
 use crate::value::{Column, Value};
 
@@ -168,7 +169,7 @@ impl FailedEvents {
         Ok(Self {
             insert: Insert::new(&names, dialect, "id", &COLUMNS, OnConflict::Fail),
             queue: Queue::new(database.clone(), &names, &shape(dialect)),
-            dead_letters: dead_letters(&database, &names, &options),
+            dead_letters: dead_letters(&database, &names, options),
             names,
             database,
         })
@@ -263,6 +264,7 @@ fn shape(dialect: Dialect) -> Shape {
         held: "t.status = 'PROCESSING'",
         take: "interrupted = (t.status = 'PROCESSING'), status = 'PROCESSING'",
         order: "e.failed_at, e.id",
+        index: "_live",
         in_order: String::new(),
         work: "id, lease, due_at, id, {pipeline}, NULL, {key}, {payload}, created_at, retry_count, NULL, {interrupted}, \
                history",
@@ -274,7 +276,7 @@ fn shape(dialect: Dialect) -> Shape {
     }
 }
 
-fn dead_letters(database: &Database, names: &Names, options: &FailedEventsOptions) -> DeadLetters {
+fn dead_letters(database: &Database, names: &Names, options: FailedEventsOptions) -> DeadLetters {
     let dialect = database.dialect();
     let columns = Columns {
         id: "t.id",
@@ -295,7 +297,7 @@ fn dead_letters(database: &Database, names: &Names, options: &FailedEventsOption
         headers: "NULL",
         origin: "NULL",
         origin_id: "t.id",
-        origin_table: options.table.clone(),
+        origin_table: options.table,
         statuses: [
             (Status::Open, "t.status = 'PENDING'"),
             (Status::Retrying, "t.status = 'PROCESSING'"),
@@ -308,15 +310,7 @@ fn dead_letters(database: &Database, names: &Names, options: &FailedEventsOption
     let redrive = Act::update(names, dialect, failed, include_str!("../sql/failed_events/redrive.sql"));
     let resolve = Act::update(names, dialect, WAITING, include_str!("../sql/failed_events/resolve.sql"));
     let kind = PipelineKind::Persist;
-    DeadLetters::new(
-        database.clone(),
-        names.clone(),
-        options.pipeline.clone(),
-        kind,
-        columns,
-        redrive,
-        resolve,
-    )
+    DeadLetters::new(database.clone(), names.clone(), options.pipeline, kind, columns, redrive, resolve)
 }
 
 #[cfg(test)]

@@ -16,9 +16,10 @@ use crate::dead_letters::{DeadLetters, dead_letter_queue};
 use crate::dialect::{Dialect, check_name};
 use crate::error::{Error, again};
 use crate::insert::{Insert, Kind, OnConflict, chunks};
-use crate::queue::{Dead, Done, Queue, Shape, work_store};
+use crate::queue::{Queue, work_store};
 use crate::row::Times;
 use crate::schema;
+use crate::shape::{Dead, Done, Shape};
 use crate::statement::{Names, Sql, Statement, sql};
 use crate::value::{Column, Value};
 
@@ -142,8 +143,8 @@ impl Jobs {
             insert: Insert::new(&names, dialect, "job_id", &COLUMNS, OnConflict::Fail),
             insert_unique: Insert::new(&names, dialect, "job_id", &COLUMNS, OnConflict::Skip),
             queue: Queue::new(database.clone(), &names, &shape(dialect)),
-            dead_letters: dead_letters(&database, &names, &options),
             max_retries: options.max_retries,
+            dead_letters: dead_letters(&database, &names, options),
             names,
             database,
         })
@@ -188,7 +189,7 @@ impl Jobs {
         job: &NewJob,
     ) -> Result<(), Error> {
         job.check().map_err(|source| Error::Refused { item: 0, source })?;
-        self.insert.run_in(&mut transaction.into(), self.columns(std::slice::from_ref(job))).await
+        self.insert.run_in(&mut transaction.into(), self.columns(std::iter::once(job))).await
     }
 
     /// How many jobs are completed.
@@ -227,26 +228,31 @@ impl Jobs {
 
     async fn insert_all(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {
         let mut session = self.database.begin().await?;
-        let mut enqueued = Vec::with_capacity(jobs.len());
-        // Those with a unique key go one by one: each must be told whether it was added.
-        for run in jobs.chunk_by(|one, next| one.unique_key.is_none() && next.unique_key.is_none()) {
-            if run.iter().any(|job| job.unique_key.is_some()) {
-                let added = self.insert_unique.run(&mut session, self.columns(run)).await?;
-                enqueued.push(added.first().map_or(Enqueued::Duplicate, |id| Enqueued::Added(*id)));
-                continue;
+        let (mut unique, plain): (Vec<_>, Vec<_>) =
+            jobs.iter().enumerate().partition(|(_, job)| job.unique_key.is_some());
+        let mut enqueued = vec![Enqueued::Duplicate; jobs.len()];
+        for chunk in chunks(&plain, |(_, job)| job.payload.len()) {
+            let added =
+                self.insert.run(&mut session, self.columns(chunk.iter().map(|(_, job)| *job))).await?;
+            for ((at, _), id) in chunk.iter().zip(added) {
+                enqueued[*at] = Enqueued::Added(id);
             }
-            for chunk in chunks(run, |job| job.payload.len()) {
-                let added = self.insert.run(&mut session, self.columns(chunk)).await?;
-                enqueued.extend(added.into_iter().map(Enqueued::Added));
-            }
+        }
+        // One by one: each must be told whether it was added. In the order of the keys: two that
+        // enqueue the same ones would otherwise wait for each other.
+        unique.sort_by_key(|(_, job)| &job.unique_key);
+        for (at, job) in unique {
+            let added = self.insert_unique.run(&mut session, self.columns(std::iter::once(job))).await?;
+            enqueued[at] = added.first().map_or(Enqueued::Duplicate, |id| Enqueued::Added(*id));
         }
         session.commit().await?;
         Ok(enqueued)
     }
 
-    fn columns(&self, jobs: &[NewJob]) -> Vec<Column> {
-        let texts = |of: &dyn Fn(&NewJob) -> String| Column::Texts(jobs.iter().map(of).collect());
-        let ints = |of: &dyn Fn(&NewJob) -> i64| Column::Ints(jobs.iter().map(of).collect());
+    fn columns<'a>(&self, jobs: impl Iterator<Item = &'a NewJob>) -> Vec<Column> {
+        let jobs: Vec<&NewJob> = jobs.collect();
+        let texts = |of: &dyn Fn(&NewJob) -> String| Column::Texts(jobs.iter().map(|job| of(job)).collect());
+        let ints = |of: &dyn Fn(&NewJob) -> i64| Column::Ints(jobs.iter().map(|job| of(job)).collect());
         let limit = |job: &NewJob| job.max_retries.unwrap_or(self.max_retries).min(i32::MAX as u32);
         vec![
             texts(&|job| job.subject.clone()),
@@ -276,6 +282,7 @@ fn shape(dialect: Dialect) -> Shape {
         held: "t.status = 'running'",
         take: "interrupted = (t.status = 'running'), status = 'running', started_at = {now}",
         order: "e.priority, e.due_at, e.job_id",
+        index: "_due",
         in_order: String::new(),
         work: "job_id, lease, due_at, job_id, {pipeline}, NULL, {key}, payload, created_at, retry_count, \
                COALESCE(max_retries, {default_limit}), {interrupted}, history",
@@ -287,7 +294,7 @@ fn shape(dialect: Dialect) -> Shape {
     }
 }
 
-fn dead_letters(database: &Database, names: &Names, options: &JobsOptions) -> DeadLetters {
+fn dead_letters(database: &Database, names: &Names, options: JobsOptions) -> DeadLetters {
     let dialect = database.dialect();
     let columns = Columns {
         id: "t.job_id",
@@ -311,7 +318,7 @@ fn dead_letters(database: &Database, names: &Names, options: &JobsOptions) -> De
         headers: "NULL",
         origin: "NULL",
         origin_id: "t.job_id",
-        origin_table: options.table.clone(),
+        origin_table: options.table,
         statuses: [
             (Status::Open, "t.status = 'dead_letter' AND t.resolved_at IS NULL"),
             (Status::Failed, "t.status = 'failed'"),
@@ -323,13 +330,5 @@ fn dead_letters(database: &Database, names: &Names, options: &JobsOptions) -> De
     let redrive = Act::update(names, dialect, WAITING, include_str!("../sql/jobs/redrive.sql"));
     let resolve = Act::update(names, dialect, WAITING, include_str!("../sql/jobs/resolve.sql"));
     let kind = PipelineKind::Jobs;
-    DeadLetters::new(
-        database.clone(),
-        names.clone(),
-        options.pipeline.clone(),
-        kind,
-        columns,
-        redrive,
-        resolve,
-    )
+    DeadLetters::new(database.clone(), names.clone(), options.pipeline, kind, columns, redrive, resolve)
 }

@@ -16,9 +16,10 @@ use crate::dead_letters::{DeadLetters, dead_letter_queue};
 use crate::dialect::Dialect;
 use crate::error::{Error, again};
 use crate::insert::{Insert, Kind, OnConflict, chunks};
-use crate::queue::{Dead, Done, Queue, Shape, work_store};
+use crate::queue::{Queue, work_store};
 use crate::row::Times;
 use crate::schema;
+use crate::shape::{Dead, Done, Shape};
 use crate::statement::{Names, Sql, Statement, sql};
 use crate::value::{Column, Value};
 
@@ -139,8 +140,11 @@ impl Letters {
 
     async fn insert_all(&self, letters: &[NewLetter]) -> Result<usize, Error> {
         let mut added = 0;
+        // In the order of the sources: two that read the same topic would otherwise wait for each other.
+        let mut letters: Vec<&NewLetter> = letters.iter().collect();
+        letters.sort_by_key(|letter| &letter.source);
         let mut session = self.database.begin().await?;
-        for chunk in chunks(letters, NewLetter::size) {
+        for chunk in chunks(&letters, |letter| letter.size()) {
             added += self.insert.run(&mut session, self.columns(chunk)).await?.len();
         }
         session.commit().await?;
@@ -176,10 +180,13 @@ impl Letters {
         Ok(states.into_iter().find(|known| known.column() == state))
     }
 
-    fn columns(&self, letters: &[NewLetter]) -> Vec<Column> {
-        let texts = |of: &dyn Fn(&NewLetter) -> String| Column::Texts(letters.iter().map(of).collect());
-        let opt =
-            |of: &dyn Fn(&NewLetter) -> Option<String>| Column::OptTexts(letters.iter().map(of).collect());
+    fn columns(&self, letters: &[&NewLetter]) -> Vec<Column> {
+        let texts = |of: &dyn Fn(&NewLetter) -> String| {
+            Column::Texts(letters.iter().map(|letter| of(letter)).collect())
+        };
+        let opt = |of: &dyn Fn(&NewLetter) -> Option<String>| {
+            Column::OptTexts(letters.iter().map(|letter| of(letter)).collect())
+        };
         let pipeline = self.pipeline();
         let history = |letter: &NewLetter| History::default().with(&letter.failure, letter.failed_at);
         vec![
@@ -224,6 +231,7 @@ fn shape(dialect: Dialect) -> Shape {
         held: "t.state = 'sending'",
         take: "interrupted = (t.state = 'sending'), state = 'sending'",
         order: "e.due_at, e.id",
+        index: "_due",
         in_order: String::new(),
         work: "id, lease, due_at, id, event_type, target, event_key, payload, created_at, retry_count, NULL, \
                {interrupted}, history",

@@ -33,6 +33,7 @@ mod queue;
 mod row;
 mod schema;
 mod session;
+mod shape;
 mod statement;
 mod value;
 mod work;

@@ -13,9 +13,10 @@ use crate::dead_letters::{DeadLetters, PURGE, dead_letter_queue};
 use crate::dialect::{Dialect, check_name};
 use crate::error::Error;
 use crate::insert::{Insert, Kind, OnConflict, portions};
-use crate::queue::{Dead, Done, Queue, Shape, work_store};
+use crate::queue::{Queue, work_store};
 use crate::row::Times;
 use crate::schema;
+use crate::shape::{Dead, Done, Shape};
 use crate::statement::{Names, Sql, Statement, sql};
 use crate::value::{Column, Value};
 
@@ -111,8 +112,8 @@ impl Outbox {
         Ok(Self {
             insert: Insert::new(&names, dialect, "id", &columns, OnConflict::Fail),
             queue: Queue::new(database.clone(), &names, &shape(&options)),
-            dead_letters: dead_letters(&database, &names, &options),
             ordering: options.ordering,
+            dead_letters: dead_letters(&database, &names, options),
             names,
             database,
         })
@@ -300,6 +301,7 @@ fn shape(options: &OutboxOptions) -> Shape {
         held: "t.leased_by IS NOT NULL AND t.processed = FALSE",
         take: "interrupted = (t.leased_by IS NOT NULL), updated_at = {now}",
         order: "e.due_at, e.id",
+        index: "_due",
         in_order: match options.ordering {
             Ordering::None => String::new(),
             Ordering::AggregateSkip => order.to_owned(),
@@ -319,7 +321,7 @@ fn shape(options: &OutboxOptions) -> Shape {
 
 const WAITING: &str = "t.resolved = FALSE";
 
-fn dead_letters(database: &Database, names: &Names, options: &OutboxOptions) -> DeadLetters {
+fn dead_letters(database: &Database, names: &Names, options: OutboxOptions) -> DeadLetters {
     let dialect = database.dialect();
     let columns = Columns {
         id: "t.id",
@@ -340,7 +342,7 @@ fn dead_letters(database: &Database, names: &Names, options: &OutboxOptions) -> 
         headers: "NULL",
         origin: "NULL",
         origin_id: "t.original_event_id",
-        origin_table: options.table.clone(),
+        origin_table: options.table,
         statuses: [
             (Status::Open, WAITING),
             (Status::Redriven, "t.redriven = TRUE"),
@@ -358,13 +360,5 @@ fn dead_letters(database: &Database, names: &Names, options: &OutboxOptions) -> 
     };
     let redrive = Act::of(names, dialect, WAITING, steps);
     let kind = PipelineKind::Outbox;
-    DeadLetters::new(
-        database.clone(),
-        names.clone(),
-        options.pipeline.clone(),
-        kind,
-        columns,
-        redrive,
-        resolve,
-    )
+    DeadLetters::new(database.clone(), names.clone(), options.pipeline, kind, columns, redrive, resolve)
 }

@@ -19,50 +19,10 @@ use crate::dialect::Dialect;
 use crate::error::{Error, again};
 use crate::row::{Row, Times};
 use crate::session::Session;
+use crate::shape::{Dead, Done, Shape};
 use crate::statement::{Names, Sql, Statement, sql};
 use crate::value::{Column, Value};
 use crate::work::{Claim, TakeOver, Turn};
-
-/// How one table says it; see the files in `sql/`.
-pub(crate) struct Shape {
-    /// The number of a row.
-    pub(crate) id: &'static str,
-    /// Which rows `e` are waiting or leased.
-    pub(crate) live: &'static str,
-    /// Which live rows `e` are leased.
-    pub(crate) leased: &'static str,
-    /// Which rows `t` can be settled.
-    pub(crate) held: &'static str,
-    /// What a claim sets besides the lease; reads the row `t` as it was.
-    pub(crate) take: &'static str,
-    /// In which order rows `e` are claimed.
-    pub(crate) order: &'static str,
-    /// Which further rows `e` must wait.
-    pub(crate) in_order: String,
-    /// The columns of the work, as [`work`] reads them.
-    pub(crate) work: &'static str,
-    /// How the time of its creation is kept.
-    pub(crate) created: Times,
-    /// What settling sets.
-    pub(crate) done: Done,
-    pub(crate) retry: &'static str,
-    pub(crate) release: &'static str,
-    pub(crate) dead: Dead,
-}
-
-/// What becomes of delivered work.
-pub(crate) enum Done {
-    Set(&'static str),
-    Delete,
-}
-
-/// What becomes of dead work.
-pub(crate) enum Dead {
-    /// It stays in place, changed.
-    Set(&'static str),
-    /// It moves to another table by this statement (and, but for Postgres, a delete after it).
-    Move(Sql),
-}
 
 /// The statements of one table that holds work.
 #[derive(Debug)]
@@ -98,18 +58,7 @@ impl Queue {
     /// The queue in `{table}` of the names.
     pub(crate) fn new(database: Database, names: &Names, shape: &Shape) -> Self {
         let dialect = database.dialect();
-        let names = names
-            .clone()
-            .with("id", shape.id)
-            .with_sql("live", shape.live)
-            .with_sql("leased", shape.leased)
-            .with_sql("held", shape.held)
-            .with_sql("take", shape.take)
-            .with_sql("order", shape.order)
-            .with_sql("in_order", &shape.in_order)
-            .with_sql("interrupted", if dialect == Dialect::MySql { shape.leased } else { "interrupted" })
-            .with_sql("after", after(dialect));
-        let names = names.clone().with_sql("work", shape.work);
+        let names = shape.names(dialect, names);
         let leases = names.clone().with_sql("batch", names.text(LEASES));
         let failures = names.clone().with_sql("batch", names.text(FAILURES));
         let settle = |set: &str| failures.clone().with_sql("set", set).statement(SETTLE);
@@ -121,7 +70,7 @@ impl Queue {
         let dead = match shape.dead {
             Dead::Set(set) => vec![settle(set)],
             Dead::Move(sql) if dialect == Dialect::Postgres => vec![failures.statement(sql)],
-            Dead::Move(sql) => vec![failures.statement(sql), failures.statement(SETTLE_BY_DELETE)],
+            Dead::Move(sql) => vec![failures.statement(sql), leases.statement(SETTLE_BY_DELETE)],
         };
         let turn = include_str!("../sql/postgres/work/turn.sql");
         let turn = names.clone().with_sql("done", done.as_str()).fill(turn);
@@ -299,7 +248,9 @@ impl Queue {
         open: &mut Open,
     ) -> Result<(), Error> {
         for (index, statement) in statements.iter().enumerate() {
-            let values = vec![Value::Rows(rows.to_vec())];
+            // The second statement of a move deletes: numbers and fences are all that it needs.
+            let columns = if index == 0 { rows } else { &rows[..2] };
+            let values = vec![Value::Rows(columns.to_vec())];
             if self.held.is_some() {
                 session.run(statement, values).await?;
             } else {
@@ -404,15 +355,6 @@ macro_rules! work_store {
     };
 }
 pub(crate) use work_store;
-
-/// The time after the delay `s.after`, by the store's clock.
-const fn after(dialect: Dialect) -> &'static str {
-    match dialect {
-        Dialect::Postgres => "now() + s.after * interval '1 microsecond'",
-        Dialect::MySql => "UTC_TIMESTAMP(6) + INTERVAL s.after MICROSECOND",
-        Dialect::Sqlite => "strftime('%Y-%m-%d %H:%M:%f', 'now', (s.after / 1000000.0) || ' seconds')",
-    }
-}
 
 const fn may_take_over(claim: &Claim) -> Value {
     Value::Bool(matches!(claim.take_over, TakeOver::Expired))

@@ -2,7 +2,10 @@
 //!
 //! A schema file lists the founding table, then each column and index that redrive adds. What is
 //! there already is left alone, so running it again changes nothing, and an application's own table
-//! is adopted by adding what it lacks. Instances that start together take turns.
+//! is adopted by adding what it lacks. A table that is missing is made with its columns at once.
+//! Instances that start together take turns.
+
+use std::collections::{BTreeSet, HashMap};
 
 use crate::database::Database;
 use crate::dialect::Dialect;
@@ -12,20 +15,26 @@ use crate::statement::{Names, Statement};
 use crate::value::Value;
 
 /// Any number will do, as long as every instance uses the same one.
-const POSTGRES_LOCK: i64 = 0x7265_6472_6976_65;
+const POSTGRES_LOCK: i64 = 0x0072_6564_7269_7665;
 
 /// Makes the tables, columns and indexes of a schema file that do not exist yet.
 pub(crate) async fn migrate(database: &Database, names: &Names, files: &[&str]) -> Result<(), Error> {
+    let dialect = database.dialect();
     let mut session = lock(database).await?;
+    let mut present = Present { dialect, names: HashMap::new() };
     for file in files {
-        for statement in statements(&names.fill(file)) {
-            let statement = quote_index(database.dialect(), &statement);
-            if !exists(&mut session, database.dialect(), &statement).await? {
-                session.plain(&Statement::new(database.dialect(), &statement)).await?;
+        let statements = statements(&names.fill(file));
+        for (at, statement) in statements.iter().enumerate() {
+            if !present.has(&mut session, &Addition::of(statement)).await? {
+                let statement = match Addition::of(statement) {
+                    Addition::Table { table } => with_columns(statement, &table, &statements[at..]),
+                    _ => quote_index(dialect, statement),
+                };
+                session.plain(&Statement::new(dialect, &statement)).await?;
             }
         }
     }
-    unlock(database.dialect(), session).await
+    unlock(dialect, session).await
 }
 
 /// The file that makes a table announce its inserts, where the database can.
@@ -46,7 +55,7 @@ async fn lock(database: &Database) -> Result<Session, Error> {
         }
         Dialect::MySql => {
             let mut session = database.session().await?;
-            let lock = Statement::new(dialect, "SELECT GET_LOCK('redrive-migrate', 60)");
+            let lock = Statement::new(dialect, "SELECT GET_LOCK(CONCAT('redrive-', MD5(DATABASE())), 60)");
             let rows = session.rows(&lock, Vec::new()).await?;
             match rows.first().map(|row| row.opt_int(0)).transpose()?.flatten() {
                 Some(1) => Ok(session),
@@ -62,7 +71,7 @@ async fn unlock(dialect: Dialect, mut session: Session) -> Result<(), Error> {
     match dialect {
         Dialect::Sqlite | Dialect::Postgres => session.commit().await,
         Dialect::MySql => {
-            let unlock = Statement::new(dialect, "SELECT RELEASE_LOCK('redrive-migrate')");
+            let unlock = Statement::new(dialect, "SELECT RELEASE_LOCK(CONCAT('redrive-', MD5(DATABASE())))");
             session.rows(&unlock, Vec::new()).await.map(drop)
         }
     }
@@ -85,70 +94,157 @@ fn quote_index(dialect: Dialect, statement: &str) -> String {
     }
 }
 
-/// Whether the column, index or trigger that the statement adds is there already.
-async fn exists(session: &mut Session, dialect: Dialect, statement: &str) -> Result<bool, Error> {
-    let words: Vec<&str> = statement.split_whitespace().collect();
-    let plain = |name: &str| name.replace(['"', '`'], "");
-    let (table, name, query) = match words.as_slice() {
-        ["ALTER", "TABLE", table, "ADD", "COLUMN", column, ..] => {
-            (plain(table), plain(column), column_query(dialect))
+/// What a statement adds, by its first words; names are without their quotes.
+#[derive(Debug, PartialEq, Eq)]
+enum Addition {
+    Table {
+        table: String,
+    },
+    Column {
+        table: String,
+        column: String,
+    },
+    Index {
+        table: String,
+        index: String,
+    },
+    Trigger {
+        table: String,
+        trigger: String,
+    },
+    /// Something that is replaced each time.
+    Other,
+}
+
+impl Addition {
+    fn of(statement: &str) -> Self {
+        let words: Vec<&str> = statement.split_whitespace().collect();
+        match words.as_slice() {
+            ["CREATE", "TABLE", "IF", "NOT", "EXISTS", table, ..] => Self::Table { table: plain(table) },
+            ["ALTER", "TABLE", table, "ADD", "COLUMN", column, ..] => {
+                Self::Column { table: plain(table), column: plain(column) }
+            }
+            ["CREATE", "INDEX", index, "ON", table, ..]
+            | ["CREATE", "UNIQUE", "INDEX", index, "ON", table, ..] => {
+                Self::Index { table: plain(table), index: plain(index) }
+            }
+            ["CREATE", "TRIGGER", trigger, "AFTER", "INSERT", "ON", table, ..] => {
+                Self::Trigger { table: plain(table), trigger: plain(trigger) }
+            }
+            _ => Self::Other,
         }
-        ["CREATE", "INDEX", index, "ON", table, ..]
-        | ["CREATE", "UNIQUE", "INDEX", index, "ON", table, ..] => {
-            (plain(table), plain(index), index_query(dialect))
-        }
-        ["CREATE", "TRIGGER", trigger, "AFTER", "INSERT", "ON", table, ..] => {
-            (plain(table), plain(trigger), TRIGGER_QUERY)
-        }
-        _ => return Ok(false),
+    }
+}
+
+fn plain(name: &str) -> String {
+    name.replace(['"', '`'], "")
+}
+
+/// A missing table is made with every column that the rest of its file adds to it: one statement
+/// instead of twenty, each of which MySQL may answer by copying the table.
+fn with_columns(create: &str, of: &str, rest: &[String]) -> String {
+    let Some((body, tail)) = create.rfind("\n)").map(|end| create.split_at(end)) else {
+        return create.to_owned();
     };
-    // A table with a schema before the dot is looked up in that schema, others in the current one.
-    let (schema, table) = match table.split_once('.') {
-        Some((schema, table)) => (Some(schema.to_owned()), table.to_owned()),
-        None => (None, table),
-    };
-    let values = match dialect {
-        Dialect::Sqlite => vec![Value::Text(table), Value::Text(name)],
-        Dialect::Postgres | Dialect::MySql => {
-            vec![Value::OptText(schema), Value::Text(table), Value::Text(name)]
+    let listed = |column: &str| body.lines().any(|line| line.split_whitespace().next() == Some(column));
+    let definition = |statement: &String| match Addition::of(statement) {
+        Addition::Column { table, column } if table == of && !listed(&column) => {
+            statement.split_once(" ADD COLUMN ").map(|(_, definition)| format!(",\n    {definition}"))
         }
+        _ => None,
     };
-    Ok(!session.rows(&Statement::new(dialect, query), values).await?.is_empty())
+    let columns: String = rest.iter().filter_map(definition).collect();
+    format!("{body}{columns}{tail}")
+}
+
+/// The columns, indexes and triggers that there were before this migration, asked for once a table.
+struct Present {
+    dialect: Dialect,
+    names: HashMap<(&'static str, String), BTreeSet<String>>,
+}
+
+impl Present {
+    async fn has(&mut self, session: &mut Session, addition: &Addition) -> Result<bool, Error> {
+        match addition {
+            Addition::Table { table } => {
+                let exists = !self.of(session, columns(self.dialect), table).await?.is_empty();
+                if !exists {
+                    // It will have columns in a moment.
+                    self.names.clear();
+                }
+                Ok(exists)
+            }
+            Addition::Column { table, column } => {
+                Ok(self.of(session, columns(self.dialect), table).await?.contains(column))
+            }
+            Addition::Index { table, index } => {
+                Ok(self.of(session, indexes(self.dialect), table).await?.contains(index))
+            }
+            Addition::Trigger { table, trigger } => {
+                Ok(self.of(session, TRIGGERS, table).await?.contains(trigger))
+            }
+            Addition::Other => Ok(false),
+        }
+    }
+
+    async fn of(
+        &mut self,
+        session: &mut Session,
+        query: &'static str,
+        table: &str,
+    ) -> Result<&BTreeSet<String>, Error> {
+        let key = (query, table.to_owned());
+        if !self.names.contains_key(&key) {
+            // A table with a schema before the dot is looked up there, others in the current one.
+            let (schema, name) = match table.split_once('.') {
+                Some((schema, name)) => (Some(schema.to_owned()), name.to_owned()),
+                None => (None, table.to_owned()),
+            };
+            let values = match self.dialect {
+                Dialect::Sqlite => vec![Value::Text(name)],
+                Dialect::Postgres | Dialect::MySql => vec![Value::Text(name), Value::OptText(schema)],
+            };
+            let rows = session.rows(&Statement::new(self.dialect, query), values).await?;
+            let names = rows.iter().map(|row| row.text(0)).collect::<Result<_, _>>()?;
+            self.names.insert(key.clone(), names);
+        }
+        Ok(&self.names[&key])
+    }
+}
+
+const fn columns(dialect: Dialect) -> &'static str {
+    match dialect {
+        // table_xinfo also lists computed columns.
+        Dialect::Sqlite => "SELECT name FROM pragma_table_xinfo($1)",
+        Dialect::Postgres => {
+            "SELECT column_name::text FROM information_schema.columns \
+             WHERE table_name = $1 AND table_schema = COALESCE($2, current_schema())"
+        }
+        Dialect::MySql => {
+            "SELECT column_name FROM information_schema.columns \
+             WHERE table_name = $1 AND table_schema = COALESCE($2, DATABASE())"
+        }
+    }
+}
+
+const fn indexes(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Sqlite => "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = $1",
+        Dialect::Postgres => {
+            "SELECT indexname::text FROM pg_indexes \
+             WHERE tablename = $1 AND schemaname = COALESCE($2, current_schema())"
+        }
+        Dialect::MySql => {
+            "SELECT DISTINCT index_name FROM information_schema.statistics \
+             WHERE table_name = $1 AND table_schema = COALESCE($2, DATABASE())"
+        }
+    }
 }
 
 /// Only Postgres has triggers of ours.
-const TRIGGER_QUERY: &str = "SELECT 1 FROM pg_trigger AS g JOIN pg_class AS c ON c.oid = g.tgrelid \
+const TRIGGERS: &str = "SELECT g.tgname::text FROM pg_trigger AS g JOIN pg_class AS c ON c.oid = g.tgrelid \
      JOIN pg_namespace AS n ON n.oid = c.relnamespace \
-     WHERE n.nspname = COALESCE($1, current_schema()) AND c.relname = $2 AND g.tgname = $3";
-
-const fn column_query(dialect: Dialect) -> &'static str {
-    match dialect {
-        // table_xinfo also lists computed columns.
-        Dialect::Sqlite => "SELECT 1 FROM pragma_table_xinfo($1) WHERE name = $2",
-        Dialect::Postgres => {
-            "SELECT 1 FROM information_schema.columns \
-             WHERE table_schema = COALESCE($1, current_schema()) AND table_name = $2 AND column_name = $3"
-        }
-        Dialect::MySql => {
-            "SELECT 1 FROM information_schema.columns \
-             WHERE table_schema = COALESCE($1, DATABASE()) AND table_name = $2 AND column_name = $3"
-        }
-    }
-}
-
-const fn index_query(dialect: Dialect) -> &'static str {
-    match dialect {
-        Dialect::Sqlite => "SELECT 1 FROM sqlite_master WHERE type = 'index' AND tbl_name = $1 AND name = $2",
-        Dialect::Postgres => {
-            "SELECT 1 FROM pg_indexes \
-             WHERE schemaname = COALESCE($1, current_schema()) AND tablename = $2 AND indexname = $3"
-        }
-        Dialect::MySql => {
-            "SELECT 1 FROM information_schema.statistics \
-             WHERE table_schema = COALESCE($1, DATABASE()) AND table_name = $2 AND index_name = $3 LIMIT 1"
-        }
-    }
-}
+     WHERE c.relname = $1 AND n.nspname = COALESCE($2, current_schema())";
 
 #[cfg(test)]
 mod tests {
@@ -158,6 +254,18 @@ mod tests {
     fn a_file_is_split_into_its_statements() {
         let file = "-- why; indeed\nCREATE TABLE a (\n b INT\n);\nCREATE INDEX c ON a (b);\n";
         assert_eq!(statements(file), ["CREATE TABLE a (\n b INT\n)", "CREATE INDEX c ON a (b)"]);
+    }
+
+    #[test]
+    fn a_missing_table_is_made_with_the_columns_that_are_added_to_it_later() {
+        let file = "CREATE TABLE IF NOT EXISTS `a` (\n b INT\n) CHARSET = x;\nALTER TABLE `a` ADD COLUMN b BIGINT;\n\
+                    ALTER TABLE `a` ADD COLUMN c INT AS (b) VIRTUAL;\nALTER TABLE `d` ADD COLUMN e INT;\n";
+        let all = statements(file);
+        let create = with_columns(&all[0], "a", &all);
+        assert_eq!(
+            create,
+            "CREATE TABLE IF NOT EXISTS `a` (\n b INT,\n    c INT AS (b) VIRTUAL\n) CHARSET = x"
+        );
     }
 
     #[test]

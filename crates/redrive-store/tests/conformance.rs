@@ -1,5 +1,7 @@
 //! One suite for every store and every backend.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
+
 mod common;
 
 use async_trait::async_trait;

@@ -1,5 +1,7 @@
 //! `failed_events`: the operators' queries, the order of retries, what is reclaimed and cleaned up.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
+
 mod common;
 
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! What goes wrong around a store: killed connections, cancelled calls, a second writer at the file.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
+
 mod common;
 
 use std::sync::Arc;

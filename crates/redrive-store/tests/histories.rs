@@ -4,6 +4,8 @@
 //! steps; after each of them every piece of work is in the same state in both, the same settlements
 //! were lost and the same work was claimed.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
+
 mod common;
 
 use std::future::Future;

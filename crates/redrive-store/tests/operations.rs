@@ -1,5 +1,7 @@
 //! The ledger of operations and the audit log.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
+
 mod common;
 
 use common::{open, operator};

@@ -1,5 +1,7 @@
 //! The transactional outbox: its letters, its operators, its order.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
+
 mod common;
 
 use common::{LONG, NOW, dead, done, event, failed, ids, operator, outbox, settle, take, take_one, timeout};
@@ -11,7 +13,7 @@ use redrive_core::fingerprint::Fingerprint;
 use redrive_core::lease::Settlement;
 use redrive_core::state::OutboxState;
 use redrive_store::{Error, Ordering, Outbox, OutboxOptions, Processed, WorkStore as _};
-use redrive_testkit::{self as testkit, Backend, Client};
+use redrive_testkit::{self as testkit, Client};
 
 fn options() -> OutboxOptions {
     OutboxOptions::new("orders")
@@ -335,10 +337,7 @@ async fn an_event_that_cannot_be_kept_is_named_and_nothing_is_stored() {
 /// MySQL takes 16 MiB at once, and closes the connection on more.
 #[tokio::test]
 async fn a_batch_larger_than_a_packet_goes_in_and_its_deaths_come_out() {
-    for database in testkit::backends(file!()).await {
-        if database.backend == Backend::Postgres {
-            continue;
-        }
+    if let Some(database) = testkit::mysql(file!()).await {
         let outbox = outbox(&database, options()).await;
         let large = NewEvent { payload: "x".repeat(3 << 20), ..event("large") };
         let mut events = vec![large; 7];
@@ -373,5 +372,39 @@ async fn times_are_the_stores_and_an_endless_lease_or_delay_is_just_long() {
         let mut client = Client::connect(&database).await;
         let ahead = client.number("SELECT count(*) FROM outbox_event WHERE due_at > CURRENT_TIMESTAMP").await;
         assert_eq!(ahead, 3);
+    }
+}
+
+/// Appends in a transaction of the application's own, on whichever driver it uses.
+async fn append_in(outbox: &Outbox, client: &mut Client, events: Vec<NewEvent>) -> Result<(), Error> {
+    match client {
+        Client::Sqlite(connection) => outbox.append_in(&mut *connection, events).await,
+        Client::Postgres(connection) => outbox.append_in(&mut *connection, events).await,
+        Client::MySql(connection) => outbox.append_in(&mut *connection, events).await,
+    }
+}
+
+#[tokio::test]
+async fn events_in_the_applications_transaction_share_its_fate() {
+    for database in testkit::backends(file!()).await {
+        let outbox = outbox(&database, options()).await;
+        let mut client = Client::connect(&database).await;
+        client.run("CREATE TABLE business (id INT)").await;
+        for (end, expected) in [("ROLLBACK", 0), ("COMMIT", 1_500)] {
+            client.run("BEGIN").await;
+            client.run("INSERT INTO business VALUES (1)").await;
+            append_in(&outbox, &mut client, vec![event("a"); 1_500]).await.unwrap();
+            client.run(end).await;
+            assert_eq!(outbox.backlog().await.unwrap(), expected, "{:?} {end}", database.backend);
+        }
+        let bad = vec![event("a"), NewEvent { payload: "\0".into(), ..event("a") }];
+        let error = append_in(&outbox, &mut client, bad).await.unwrap_err();
+        assert!(matches!(error, Error::Refused { item: 1, .. }), "{error}");
+        let elsewhere = testkit::sqlite();
+        let mut other = Client::connect(&elsewhere).await;
+        if database.backend != testkit::Backend::Sqlite {
+            let error = append_in(&outbox, &mut other, vec![event("a")]).await.unwrap_err();
+            assert!(matches!(error, Error::Setting(_)), "{error}");
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! The plans of the statements that run all the time: dead and delivered rows never slow a claim.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
+
 mod common;
 
-use common::{jobs, outbox};
+use common::{failed_events, jobs, letters, outbox};
 use redrive_store::{JobsOptions, OutboxOptions};
 use redrive_testkit::{self as testkit, Backend, Client, TestDatabase};
 
@@ -67,7 +69,7 @@ async fn plan(database: &TestDatabase, client: &mut Client, name: &str, text: &s
                 "claim" => &["1", "true", "50"],
                 "take" => &["'[[1],[2]]'", "'w'", "1"],
                 "extend" => &["'[[1,1],[2,1]]'", "1"],
-                "done" | "held" => &["'[[1,1],[2,1]]'"],
+                "done" | "held" | "dead" => &["'[[1,1],[2,1]]'"],
                 "backlog" => &[],
                 _ => &["'[[1,1,0,\"m\",\"c\",\"d\",\"k\",\"f\",\"h\"]]'"],
             };
@@ -104,7 +106,7 @@ fn assert_by_number(backend: Backend, table: &str, plan: &str) {
         Backend::Postgres => {
             plan.contains(&format!("using {table}_pkey")) && !plan.contains(&format!("Seq Scan on {table}"))
         }
-        Backend::MySql => plan.contains(" PRIMARY ") && !plan.contains(&format!(" t ALL ")),
+        Backend::MySql => plan.contains(" PRIMARY ") && !plan.contains(" t ALL "),
     };
     assert!(found, "{backend:?}:\n{plan}");
 }
@@ -161,6 +163,41 @@ async fn a_queue_with_many_dead_and_completed_jobs_is_claimed_through_its_index(
         analyze(&mut client, database.backend, "summarize_job_queue").await;
         let (table, index) = ("summarize_job_queue", "summarize_job_queue_due");
         assert_plans(&database, &jobs.statements(), table, index).await;
+    }
+}
+
+#[tokio::test]
+async fn failed_events_are_claimed_through_their_index_and_settled_by_their_numbers() {
+    for database in testkit::backends(file!()).await {
+        let failed = failed_events(&database).await;
+        let mut client = Client::connect(&database).await;
+        let status = "CASE WHEN n <= 500 THEN 'PENDING' WHEN n <= 1000 THEN 'PROCESSING' \
+                      WHEN n <= 10000 THEN 'FAILED' ELSE 'RESOLVED' END";
+        let event = "failed_events (short_url, long_url, created_at, failed_at, status)";
+        fill(&mut client, database.backend, event, &format!("n, '', n, n, {status}"), MANY).await;
+        analyze(&mut client, database.backend, "failed_events").await;
+        assert_plans(&database, &failed.statements(), "failed_events", "failed_events_live").await;
+    }
+}
+
+#[tokio::test]
+async fn letters_are_claimed_through_their_index_and_settled_by_their_numbers() {
+    for database in testkit::backends(file!()).await {
+        let letters = letters(&database, "intake").await;
+        let mut client = Client::connect(&database).await;
+        let state = "CASE WHEN n <= 500 THEN 'queued' WHEN n <= 1000 THEN 'sending' \
+                     WHEN n <= 10000 THEN 'open' ELSE 'redriven' END";
+        let letter = "redrive_letter (pipeline, kind, source, event_type, event_key, payload, headers, origin, \
+                      error_message, error_class, error_kind, fingerprint, first_failed_at, failed_at, state)";
+        let time = "'2026-01-01 00:00:00'";
+        let time =
+            if database.backend == Backend::Postgres { format!("timestamp {time}") } else { time.into() };
+        let values = format!(
+            "'intake', 'intake', CAST(n AS CHAR(9)), 'T', 'k', '', '', '', '', '', '', '', {time}, {time}, {state}"
+        );
+        fill(&mut client, database.backend, letter, &values, MANY).await;
+        analyze(&mut client, database.backend, "redrive_letter").await;
+        assert_plans(&database, &letters.statements(), "redrive_letter", "redrive_letter_due").await;
     }
 }
 

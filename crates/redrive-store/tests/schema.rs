@@ -1,5 +1,7 @@
 //! Migrations: again and again, many at once, and on tables that an application made itself.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
+
 mod common;
 
 use common::{LONG, dead, done, event, jobs, open, operator, outbox, settle, take, take_one, timeout};

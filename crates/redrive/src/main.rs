@@ -5,6 +5,8 @@ mod command;
 mod demo;
 mod log;
 mod monitor;
+mod retention;
+mod running;
 mod signal;
 mod wire;
 

@@ -1,8 +1,10 @@
-//! Whether every part can work: prepared once, asked again at each look.
+//! Whether every part can work: prepared once, then started, and asked again at each look.
 //!
 //! A database that is down at the start is no reason to fail: it is tried again until it comes, and
-//! `/api/v1/ready` says so meanwhile. One that goes away later is noticed at the next look.
+//! `/api/v1/ready` says so meanwhile. One that goes away later is noticed at the next look, or by the
+//! workers of its pipeline.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +14,8 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::wire::Part;
+use crate::running::Running;
+use crate::wire::{Launch, Part};
 
 /// How long one look may take.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -27,6 +30,8 @@ pub(crate) struct Monitor {
 
 struct Watched {
     part: Part,
+    /// What starts when it is prepared.
+    launch: Option<Launch>,
     progress: Mutex<Progress>,
 }
 
@@ -38,19 +43,27 @@ enum Progress {
 }
 
 impl Monitor {
-    pub(crate) fn new(parts: Vec<Part>) -> Self {
-        let waiting = || Mutex::new(Progress::Waiting("connecting, no answer yet".to_owned()));
-        Self { parts: parts.into_iter().map(|part| Watched { part, progress: waiting() }).collect() }
+    /// These parts, and what starts when the part of that name is prepared.
+    pub(crate) fn new(parts: Vec<Part>, mut launches: HashMap<String, Launch>) -> Self {
+        let watched = |part: Part| {
+            let launch = launches.remove(part.name());
+            let progress = Mutex::new(Progress::Waiting("connecting, no answer yet".to_owned()));
+            Watched { part, launch, progress }
+        };
+        Self { parts: parts.into_iter().map(watched).collect() }
     }
 
-    /// Prepares every part, each for as long as it takes; ends when all are done or at the stop.
-    pub(crate) async fn prepare(self: Arc<Self>, stop: CancellationToken) {
+    /// Prepares and starts every part, each for as long as it takes; ends when all are done or at the stop.
+    pub(crate) async fn prepare(self: Arc<Self>, running: Arc<Running>, stop: CancellationToken) {
         let mut preparing = JoinSet::new();
         for index in 0..self.parts.len() {
             let monitor = Arc::clone(&self);
-            let stop = stop.clone();
+            let (running, stop) = (Arc::clone(&running), stop.clone());
             preparing.spawn(async move {
-                stop.run_until_cancelled(monitor.parts[index].prepare()).await;
+                let part = &monitor.parts[index];
+                if stop.run_until_cancelled(part.prepare()).await.is_some() {
+                    part.start(&running);
+                }
             });
         }
         while preparing.join_next().await.is_some() {}
@@ -74,6 +87,12 @@ impl Watched {
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+    }
+
+    fn start(&self, running: &Running) {
+        if let Some(launch) = &self.launch {
+            launch.start(running);
+        }
         self.note(Progress::Prepared);
         tracing::info!(kind = self.part.kind(), name = self.part.name(), "ready");
     }
@@ -83,7 +102,7 @@ impl Watched {
         match progress {
             Progress::Waiting(why) => self.component(Err(why)),
             Progress::Prepared => match timeout(PATIENCE, self.part.ping()).await {
-                Ok(Ok(())) => self.component(Ok(())),
+                Ok(Ok(())) => self.component(self.launch.as_ref().map_or(Ok(()), Launch::health)),
                 Ok(Err(error)) => self.component(Err(format!("{error}"))),
                 Err(_) => self.component(Err(format!("no answer within {PATIENCE:?}"))),
             },

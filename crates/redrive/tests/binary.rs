@@ -1,120 +1,14 @@
 //! The binary as a user meets it: started, asked, stopped.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests fail as the tests do")]
 
+mod support;
+
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tempfile::TempDir;
-
-/// The binary in a folder of its own, without our environment's settings.
-fn redrive(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_redrive"));
-    command.current_dir(folder).stdin(Stdio::null());
-    for (name, _) in std::env::vars_os() {
-        let name = name.to_string_lossy().into_owned();
-        if name.starts_with("REDRIVE") || name == "RUST_LOG" {
-            command.env_remove(name);
-        }
-    }
-    command
-}
-
-fn folder() -> TempDir {
-    tempfile::tempdir().unwrap()
-}
-
-fn folder_with(config: &str) -> TempDir {
-    let folder = folder();
-    fs::write(folder.path().join("redrive.toml"), config).unwrap();
-    folder
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn assert_failed(output: &Output, code: i32, said: &[&str]) {
-    let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{stderr}");
-    for part in said {
-        assert!(stderr.contains(part), "{part:?} in {stderr}");
-    }
-    assert!(!stderr.contains("panicked") && !stderr.contains("backtrace"), "{stderr}");
-}
-
-/// A server under test; it does not outlive the test.
-struct Server {
-    child: Child,
-    address: SocketAddr,
-    log: BufReader<ChildStderr>,
-}
-
-impl Server {
-    /// Starts on a free port and waits until it says where.
-    fn start(folder: &Path) -> Self {
-        let mut command = redrive(folder);
-        command.arg("serve").env("REDRIVE__SERVER__LISTEN", "127.0.0.1:0").stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut log = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        let address = loop {
-            line.clear();
-            assert!(log.read_line(&mut line).unwrap() > 0, "ended before it listened");
-            if let Some((_, address)) = line.trim_end().split_once("is listening on http://") {
-                break address.parse().unwrap();
-            }
-        };
-        Self { child, address, log }
-    }
-
-    fn get(&self, path: &str) -> (u16, Value) {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, serde_json::from_str(body).unwrap_or(Value::Null))
-    }
-
-    /// Asks until the answer is the wanted one.
-    fn wait_ready(&self, wanted: u16) -> Value {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        loop {
-            let (status, body) = self.get("/api/v1/ready");
-            if status == wanted {
-                return body;
-            }
-            assert!(Instant::now() < deadline, "still {status}: {body}");
-            // Each look costs a port for a while: a tight loop would use them all up.
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    fn signal(&self, name: &str) {
-        let process = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &process]).status().unwrap().success());
-    }
-
-    /// Waits for the end; returns the exit code and the rest of the log.
-    fn end(mut self) -> (Option<i32>, String) {
-        let mut log = String::new();
-        self.log.read_to_string(&mut log).unwrap();
-        (self.child.wait().unwrap().code(), log)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use support::{Server, assert_failed, folder, folder_with, redrive, text};
 
 #[test]
 fn version_and_help_are_there() {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use redrive::config::{
-    Backend, Channel, Config, Durability, Environment, Error, Handler, Mistakes, OnDead, OnFull, Ordering,
-    Processed, Role, Source, reference,
+    Backend, Channel, Config, Durability, Environment, Error, FailureClass, Handler, Letters, Mistakes,
+    OnDead, OnFull, Ordering, Processed, Role, Source, reference,
 };
 
 fn load_with(text: &str, variables: &[(&str, &str)]) -> Result<Config, Error> {
@@ -129,6 +129,27 @@ const WRONG: &[Case] = &[
     (
         "[outbox.a]\nhandlers.X = { command = \"run\" }\n",
         &[(2, "outbox.a.handlers.X.command", "found \"run\", expected a list of texts")],
+    ),
+    ("[outbox.a]\nworkers = 0\n", &[(2, "outbox.a.workers", "found 0, expected a whole number from 1")]),
+    (
+        "[outbox.a]\nauto-redrive = [{ after = \"1m\" }]\n",
+        &[(2, "outbox.a.auto-redrive[0]", "found none of `class` or `code`")],
+    ),
+    (
+        "[outbox.a]\nauto-redrive = [{ class = \"transient\", code = \"http:503\" }]\n",
+        &[(2, "outbox.a.auto-redrive[0].code", "found both `class` and `code`")],
+    ),
+    (
+        "[jobs.a]\nauto-redrive = [{ code = \"503\" }, { class = \"odd\" }, { code = \"io:\" }]\n",
+        &[
+            (2, "jobs.a.auto-redrive[0].code", "found \"503\", expected a code such as \"http:503\""),
+            (2, "jobs.a.auto-redrive[1].class", "found \"odd\", expected \"transient\""),
+            (2, "jobs.a.auto-redrive[2].code", "found \"io:\", expected a code"),
+        ],
+    ),
+    (
+        "[jobs.a]\nauto-redrive = [{ class = \"transient\", after = \"2h\" }]\n",
+        &[(2, "jobs.a.auto-redrive[0].after", "found after = \"2h\" above max-after = \"1h\"")],
     ),
     ("[jobs.a]\nhandler = {}\n", &[(2, "jobs.a.handler", "found none of")]),
     ("[jobs.a]\nmax-retry = 3\n", &[(2, "jobs.a.max-retry", "did you mean `max-retries`?")]),
@@ -319,6 +340,7 @@ fn every_default_is_the_founding_one() {
     assert_eq!((outbox.retry.initial, outbox.retry.max), (5 * second, 300 * second));
     assert_eq!((outbox.ordering, outbox.on_dead), (Ordering::None, OnDead::Hold));
     assert_eq!((outbox.concurrency.get(), outbox.lease), (16, 20 * second));
+    assert_eq!((outbox.workers.get(), outbox.auto_redrive.len()), (1, 0));
     assert_eq!((outbox.processed, outbox.keep_processed), (Processed::Keep, None));
     assert_eq!((outbox.alert_threshold.get(), outbox.handler_timeout), (10, 30 * second));
 
@@ -356,6 +378,25 @@ fn every_default_is_the_founding_one() {
     let suffixes = [&kafka.dlq_suffix, &kafka.parking_suffix, &kafka.parking_dlq_suffix];
     assert_eq!(suffixes, ["-dlq", "-parking", "-parking-dlq"]);
     assert_eq!(kafka.sink.table.as_str(), "decision_logs");
+}
+
+#[test]
+fn servers_have_two_workers_and_sqlite_has_one() {
+    let of = |database: &str| load(&format!("[jobs.a]\ndatabase = \"{database}\"\n")).jobs[0].workers.get();
+    assert_eq!((of("sqlite:a.db"), of("postgres://h/a"), of("mysql://h/a")), (1, 2, 2));
+}
+
+#[test]
+fn rules_for_automatic_redrives_are_read() {
+    let rules = "auto-redrive = [{ class = \"transient\" }, { code = \"http:503\", after = \"1m\", factor = 3.0, \
+                 max-after = \"5m\", max-redrives = 9 }]\n";
+    let config = load(&format!("[outbox.o]\n{rules}"));
+    let [first, second] = config.outboxes[0].auto_redrive.as_slice() else { panic!("two rules") };
+    assert_eq!(first.letters, Letters::Class(FailureClass::Transient));
+    assert_eq!((first.after, first.max_after), (Duration::from_secs(600), Duration::from_secs(3600)));
+    assert_eq!((first.factor.to_string(), first.max_redrives), ("2".to_owned(), 3));
+    assert_eq!(second.letters, Letters::Code("http:503".parse().unwrap()));
+    assert_eq!((second.after, second.max_redrives), (Duration::from_secs(60), 9));
 }
 
 #[test]

@@ -87,7 +87,7 @@ pub(super) async fn apply<S: Subject>(subject: &S, work: &mut Subjected, step: S
         }
         Step::Succeed => settle(subject, work, Settlement::Done).await,
         Step::Retry => {
-            settle(subject, work, Settlement::Retry { after: Duration::ZERO, failed: failed() }).await
+            settle(subject, work, Settlement::Retry { after: Duration::ZERO, failed: failed() }).await;
         }
         Step::Bury => settle(subject, work, Settlement::Dead { failed: failed() }).await,
         Step::Release => settle(subject, work, Settlement::Release { after: Duration::ZERO }).await,

@@ -1,4 +1,5 @@
 //! What several suites of this crate say often.
+#![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
 #![allow(dead_code, reason = "each suite uses a part of it")]
 
 use std::time::Duration;

@@ -6,7 +6,7 @@ use anyhow::bail;
 use redrive::config::Config;
 
 use super::{prepare_data_dir, runtime};
-use crate::wire::wire;
+use crate::wire::Stores;
 
 /// Migrates every part, and names each one that failed.
 pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
@@ -15,7 +15,7 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
 }
 
 async fn migrate(config: &Config) -> anyhow::Result<()> {
-    let parts = wire(config)?;
+    let parts = Stores::of(config)?.parts;
     let mut failed = 0;
     for part in &parts {
         if let Err(error) = part.prepare().await {

@@ -5,20 +5,24 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use redrive::config::{Config, ServerConfig, Source};
-use redrive_server::{Limits, router};
+use redrive_engine::alerts::Dispatcher;
+use redrive_server::{Limits, Metrics, Site, router};
 use tokio::net::TcpListener;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::{prepare_data_dir, runtime};
 use crate::monitor::Monitor;
+use crate::running::Running;
 use crate::signal::cancel_on_signal;
-use crate::wire::wire;
+use crate::wire::{Plant, Stores, alerts};
 
 /// How long the stores may take to let go of their connections.
 const CLOSING: Duration = Duration::from_secs(1);
+/// What alerts get even when the pipelines used up all the time.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// Serves until SIGTERM or Ctrl-C.
 pub(crate) fn run(source: &Source, config: &Config) -> anyhow::Result<()> {
@@ -34,29 +38,83 @@ async fn serve(source: &Source, config: &Config) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     cancel_on_signal(stop.clone()).context("signals cannot be watched")?;
     let listener = listen(config.server.listen).await?;
-    let monitor = Arc::new(Monitor::new(wire(config)?));
+    let metrics = Metrics::install()?;
+    let house = House::build(config)?;
     announce(source, config, listener.local_addr()?);
 
-    let preparing = tokio::spawn(Arc::clone(&monitor).prepare(stop.clone()));
-    let served = answer(listener, Arc::clone(&monitor), &config.server, stop.clone()).await;
-    stop.cancel();
+    let monitor = Arc::clone(&house.monitor);
+    let preparing = tokio::spawn(monitor.prepare(Arc::clone(&house.running), stop.clone()));
+    house.running.chore(|stop| metrics.clone().keep_up(stop));
+    let site = house.site(metrics, stop.clone());
+    let served = answer(listener, site, &config.server, &stop);
+    let (served, left) = tokio::join!(served, house.leave(&stop, config.server.shutdown_deadline));
     preparing.await.context("preparing the stores ended in a defect")?;
     served?;
-    if timeout(CLOSING, monitor.close()).await.is_err() {
-        tracing::warn!("connections to a store did not close in time");
-    }
+    left?;
+    house.close().await;
     tracing::info!("stopped");
     Ok(())
 }
 
+/// Everything but HTTP.
+struct House {
+    monitor: Arc<Monitor>,
+    doors: Arc<redrive_server::Doors>,
+    running: Arc<Running>,
+    alerts: Arc<Dispatcher>,
+}
+
+impl House {
+    fn build(config: &Config) -> anyhow::Result<Self> {
+        let alerts = Arc::new(alerts(&config.alerts)?);
+        let stores = Stores::of(config)?;
+        let plant = Plant::new(config, &stores, alerts.clone())?;
+        Ok(Self {
+            monitor: Arc::new(Monitor::new(stores.parts, plant.launches)),
+            doors: Arc::new(plant.doors),
+            running: Arc::new(Running::new()),
+            alerts,
+        })
+    }
+
+    fn site(&self, metrics: Metrics, stop: CancellationToken) -> Site {
+        Site { readiness: self.monitor.clone(), doors: self.doors.clone(), metrics, stop }
+    }
+
+    /// Waits for the stop; then pipelines finish or hand back what they hold, and alerts are sent.
+    async fn leave(&self, stop: &CancellationToken, within: Duration) -> anyhow::Result<()> {
+        stop.cancelled().await;
+        let deadline = Instant::now() + within;
+        let stopped = timeout_at(deadline, self.running.stop()).await;
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.alerts.shutdown(left.max(LAST_WORDS)).await;
+        if stopped.is_err() {
+            bail!(
+                "pipelines were still working {within:?} after the stop: what they held is taken over when its leases \
+                 run out; raise server.shutdown-deadline if handlers need longer"
+            );
+        }
+        Ok(())
+    }
+
+    async fn close(&self) {
+        if timeout(CLOSING, self.monitor.close()).await.is_err() {
+            tracing::warn!("connections to a store did not close in time");
+        }
+    }
+}
+
+/// Answers until the stop; a server that fails stops everything.
 async fn answer(
     listener: TcpListener,
-    monitor: Arc<Monitor>,
+    site: Site,
     server: &ServerConfig,
-    stop: CancellationToken,
+    stop: &CancellationToken,
 ) -> Result<(), redrive_server::Error> {
-    let router = router(monitor, Limits { body: server.max_body.as_len() });
-    redrive_server::serve(listener, router, stop, server.shutdown_deadline).await
+    let router = router(site, Limits { body: server.max_body.as_len() });
+    let served = redrive_server::serve(listener, router, stop.clone(), server.shutdown_deadline).await;
+    stop.cancel();
+    served
 }
 
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -85,7 +143,9 @@ fn listening_advice(kind: Option<ErrorKind>) -> &'static str {
 fn announce(source: &Source, config: &Config, address: SocketAddr) {
     let server = &config.server;
     tracing::info!("redrive {} is listening on http://{address}", env!("CARGO_PKG_VERSION"));
-    tracing::info!("health: http://{address}/api/v1/health   readiness: http://{address}/api/v1/ready");
+    tracing::info!(
+        "health: http://{address}/api/v1/health   readiness: http://{address}/api/v1/ready   metrics: http://{address}/metrics"
+    );
     tracing::info!(
         configuration = source.name(),
         data_dir = %server.data_dir.display(),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use super::database::DatabaseUrl;
+use super::database::{Backend, DatabaseUrl};
 use super::identifier::TableName;
 use super::section::Section;
 
@@ -62,6 +62,20 @@ impl Context {
             self.database.clone(),
             "`server.database`",
             "`sqlite:PATH`, `postgres://…` or `mysql://…`; `\"env:NAME\"` takes it from a variable.",
+        )
+    }
+
+    /// Reads how many workers claim side by side. SQLite has one writer at a time: more would only wait.
+    pub(crate) fn workers(&self, section: &mut Section<'_>, database: &DatabaseUrl) -> NonZeroU32 {
+        let default = match database.backend() {
+            Backend::Sqlite => NonZeroU32::MIN,
+            Backend::Postgres | Backend::MySql => NonZeroU32::MIN.saturating_add(1),
+        };
+        section.derived(
+            "workers",
+            default,
+            "`2`, with SQLite `1`",
+            "How many workers claim side by side, each over a connection of its own.",
         )
     }
 

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::auto_redrive::AutoRedrive;
 use super::context::Context;
 use super::database::DatabaseUrl;
 use super::handler::Handler;
@@ -26,7 +27,9 @@ pub struct JobsConfig {
     pub max_retries: u32,
     /// How long a handler may take.
     pub timeout: Duration,
-    /// How many jobs run at once.
+    /// How many workers claim side by side.
+    pub workers: NonZeroU32,
+    /// How many jobs run at once, in all workers together.
     pub concurrency: NonZeroU32,
     /// How many jobs one claim takes.
     pub batch_size: NonZeroU32,
@@ -38,6 +41,8 @@ pub struct JobsConfig {
     pub lease: Duration,
     /// How many dead letters raise an alert.
     pub alert_threshold: NonZeroU32,
+    /// Which dead letters go back by themselves.
+    pub auto_redrive: Vec<AutoRedrive>,
     /// Who does the jobs; none: workers claim them over HTTP.
     pub handler: Option<Handler>,
 }
@@ -49,9 +54,11 @@ impl JobsConfig {
         );
         context.name(section, name);
         let timeout = section.get("timeout", "60s", "How long a handler may take; longer is a failure.");
+        let database = context.database(section);
         let jobs = Self {
             name: name.to_owned(),
-            database: context.database(section),
+            workers: context.workers(section, &database),
+            database,
             table: TableName::read_own(
                 section,
                 name,
@@ -70,7 +77,11 @@ impl JobsConfig {
                 "How many attempts a job has; enqueueing can say otherwise.",
             ),
             timeout,
-            concurrency: section.get("concurrency", "4", "How many jobs run at once."),
+            concurrency: section.get(
+                "concurrency",
+                "4",
+                "How many jobs run at once, in all workers together.",
+            ),
             batch_size: section.get("batch-size", "50", "How many jobs one claim takes at most."),
             poll_interval: section.get(
                 "poll-interval",
@@ -91,6 +102,7 @@ impl JobsConfig {
                 "`alerts.threshold`",
                 "How many dead letters raise an alert.",
             ),
+            auto_redrive: AutoRedrive::read_all(section),
             handler: section.optional_table(
                 "handler",
                 "Who does the jobs; without one, workers claim them over HTTP.",

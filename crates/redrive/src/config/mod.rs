@@ -10,10 +10,10 @@
 
 mod address;
 mod alerts;
+mod auto_redrive;
 mod context;
 mod database;
 mod document;
-mod duration;
 mod environment;
 mod finding;
 mod handler;
@@ -39,6 +39,7 @@ use std::path::PathBuf;
 
 pub use address::{HttpUrl, SmtpUrl, StoreUrl, WebhookUrl};
 pub use alerts::{AlertsConfig, Channel, EmailChannel};
+pub use auto_redrive::{AutoRedrive, FailureClass, Letters};
 pub use database::{Backend, DatabaseUrl};
 pub use environment::Environment;
 pub use handler::{CommandHandler, Handler, HttpHandler, KafkaHandler};

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::auto_redrive::AutoRedrive;
 use super::context::Context;
 use super::database::DatabaseUrl;
 use super::handler::Handler;
@@ -34,7 +35,9 @@ pub struct OutboxConfig {
     pub ordering: Ordering,
     /// What a dead letter does to the later events of its aggregate.
     pub on_dead: OnDead,
-    /// How many handlers run at once.
+    /// How many workers claim side by side.
+    pub workers: NonZeroU32,
+    /// How many handlers run at once, in all workers together.
     pub concurrency: NonZeroU32,
     /// How long a claim lasts without a heartbeat.
     pub lease: Duration,
@@ -44,6 +47,8 @@ pub struct OutboxConfig {
     pub processed: Processed,
     /// How long processed events are kept; for ever when not set.
     pub keep_processed: Option<Duration>,
+    /// Which dead letters go back by themselves.
+    pub auto_redrive: Vec<AutoRedrive>,
     /// How long a handler may take.
     pub handler_timeout: Duration,
     /// Handlers by event type.
@@ -90,9 +95,11 @@ impl OutboxConfig {
         );
         context.name(section, name);
         let handler_timeout = section.get("handler-timeout", "30s", "How long a handler may take.");
+        let database = context.database(section);
         let outbox = Self {
             name: name.to_owned(),
-            database: context.database(section),
+            workers: context.workers(section, &database),
+            database,
             table: section.get("table", "outbox_event", "The table that applications insert into."),
             dlq_table: section.get("dlq-table", "outbox_event_dlq", "The table of the dead letters."),
             poll_interval: section.get(
@@ -119,7 +126,11 @@ impl OutboxConfig {
                 "hold",
                 "With `ordering = \"aggregate\"`: whether events behind a dead letter wait for it.",
             ),
-            concurrency: section.get("concurrency", "16", "How many handlers run at once."),
+            concurrency: section.get(
+                "concurrency",
+                "16",
+                "How many handlers run at once, in all workers together.",
+            ),
             lease: section.get(
                 "lease",
                 "20s",
@@ -134,6 +145,7 @@ impl OutboxConfig {
             processed: section.get("processed", "keep", "What becomes of processed events."),
             keep_processed: section
                 .optional("keep-processed", "How long processed events are kept; for ever when not set."),
+            auto_redrive: AutoRedrive::read_all(section),
             handler_timeout,
             handlers: section.table(
                 "handlers",

@@ -44,8 +44,8 @@ impl Backoff {
                 key,
                 format!(
                     "found initial = \"{}\" above max = \"{}\", expected initial to be at most max",
-                    super::duration::show(backoff.initial),
-                    super::duration::show(backoff.max)
+                    redrive_server::duration::show(backoff.initial),
+                    redrive_server::duration::show(backoff.max)
                 ),
             );
         }

@@ -200,7 +200,10 @@ impl Setting for Duration {
 
     fn read(node: &Node, _: &Environment) -> Result<Self, Wrong> {
         const EXPECTED: &str = "a duration above zero such as \"100ms\", \"5s\", \"5m\", \"72h\" or \"7d\"";
-        super::duration::parse(text(node, EXPECTED)?).ok_or_else(|| Wrong::expected(EXPECTED))
+        // Zero is refused: nothing here may spin.
+        let duration =
+            redrive_server::duration::parse(text(node, EXPECTED)?).filter(|duration| !duration.is_zero());
+        duration.ok_or_else(|| Wrong::expected(EXPECTED))
     }
 }
 

@@ -75,7 +75,8 @@ async fn poison(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<
         let letters = stage.waiting().await?;
         Ok(letters >= scale.payments + poison && stage.shop.delivered() >= before + healthy)
     };
-    until(show, "healthy work delivered meanwhile", || stage.shop.delivered() - before, healthy, dead).await?;
+    until(show, "healthy work delivered meanwhile", || stage.shop.delivered() - before, healthy, dead)
+        .await?;
     show.alerts(&stage.billboard.take());
     show.groups(&stage.orders.groups(10).await?, &stage.articles.groups(10).await?);
     Ok(())
@@ -84,7 +85,8 @@ async fn poison(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<
 async fn mend_and_redrive(show: &mut Show, stage: &Stage) -> anyhow::Result<()> {
     show.act("Mend and redrive", "the release is rolled back; the whole group goes back to work");
     stage.shop.refuses_payments.store(false, Ordering::Relaxed);
-    let group = stage.orders.groups(1).await?.into_iter().next().context("there is a group of dead payments")?;
+    let group =
+        stage.orders.groups(1).await?.into_iter().next().context("there is a group of dead payments")?;
     let filter = Filter { status: Some(Status::Open), group: Some(group.fingerprint), ..Filter::default() };
     let before = stage.shop.delivered();
     let total = usize::try_from(group.count)?;
@@ -115,15 +117,22 @@ async fn outage(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<
     stage.shop.down.store(false, Ordering::Relaxed);
     show.note("the shop is back");
     let delivered = || async { Ok(stage.shop.delivered() >= before + scale.orders / 3) };
-    until(show, "delivered after it", || stage.shop.delivered() - before, scale.orders / 3, delivered).await?;
+    until(show, "delivered after it", || stage.shop.delivered() - before, scale.orders / 3, delivered)
+        .await?;
     ensure!(stage.waiting().await? == letters, "an outage must not make dead letters");
     show.alerts(&stage.billboard.take());
     Ok(())
 }
 
 async fn people(show: &mut Show, stage: &Stage) -> anyhow::Result<()> {
-    show.act("People decide", "one article gets a longer time-out and is requeued, the others are closed with a note");
-    let page = stage.articles.list(&Filter { status: Some(Status::Open), ..Filter::default() }, Page::first(500)).await?;
+    show.act(
+        "People decide",
+        "one article gets a longer time-out and is requeued, the others are closed with a note",
+    );
+    let page = stage
+        .articles
+        .list(&Filter { status: Some(Status::Open), ..Filter::default() }, Page::first(500))
+        .await?;
     let mut ids: Vec<String> = page.letters.into_iter().map(|letter| letter.id.local).collect();
     let Some(first) = ids.pop() else { return Ok(()) };
     stage.shop.is_patient.store(true, Ordering::Relaxed);
@@ -153,7 +162,10 @@ async fn until<F: Future<Output = anyhow::Result<bool>>>(
             show.done(begun.elapsed());
             return Ok(());
         }
-        ensure!(begun.elapsed() < PATIENCE, "{what}: still not there after {PATIENCE:?}: this is a defect, please report it");
+        ensure!(
+            begun.elapsed() < PATIENCE,
+            "{what}: still not there after {PATIENCE:?}: this is a defect, please report it"
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -30,7 +30,8 @@ impl Shop {
 
     async fn answer(&self, event: &Event) -> Result<(), Failure> {
         if self.down.load(Ordering::Relaxed) {
-            let refused = Failure::transient("ConnectionRefused", "connect to shop.internal:443: connection refused");
+            let refused =
+                Failure::transient("ConnectionRefused", "connect to shop.internal:443: connection refused");
             return Err(refused.with_code(Code::Io("ConnectionRefused".to_owned())));
         }
         if event.event_type == "PaymentCaptured" && self.refuses_payments.load(Ordering::Relaxed) {

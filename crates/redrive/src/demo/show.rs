@@ -31,7 +31,10 @@ impl Show {
     }
 
     pub(crate) fn opening(&mut self, folder: &Path) {
-        self.say(&format!("{BOLD}redrive demo{BOLD:#}: an outbox and a job queue, on SQLite in {}", folder.display()));
+        self.say(&format!(
+            "{BOLD}redrive demo{BOLD:#}: an outbox and a job queue, on SQLite in {}",
+            folder.display()
+        ));
     }
 
     pub(crate) fn act(&mut self, title: &str, what: &str) {
@@ -86,7 +89,9 @@ impl Show {
         for (pipeline, groups) in [("orders", orders), ("articles", articles)] {
             for group in groups {
                 let Group { fingerprint, event_type, failure, count, .. } = group;
-                self.say(&format!("   {count:>6} × {pipeline:<9} {event_type:<16} {failure} {DIM}{fingerprint}{DIM:#}"));
+                self.say(&format!(
+                    "   {count:>6} × {pipeline:<9} {event_type:<16} {failure} {DIM}{fingerprint}{DIM:#}"
+                ));
             }
         }
     }
@@ -97,7 +102,11 @@ impl Show {
             "{BOLD}The books{BOLD:#}   pipeline   accepted = delivered + waiting + dead + resolved"
         ));
         for line in &books.lines {
-            let verdict = if line.balances() { format!("{GOOD}balanced{GOOD:#}") } else { format!("{ALARM}GAP{ALARM:#}") };
+            let verdict = if line.balances() {
+                format!("{GOOD}balanced{GOOD:#}")
+            } else {
+                format!("{ALARM}GAP{ALARM:#}")
+            };
             self.say(&format!(
                 "            {:<10} {:>8} = {:>9} + {:>7} + {:>4} + {:>8}   {verdict}",
                 line.pipeline, line.accepted, line.delivered, line.waiting, line.dead, line.resolved

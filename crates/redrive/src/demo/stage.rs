@@ -34,7 +34,8 @@ impl Stage {
     /// Sets the stage and starts the pipelines.
     pub(crate) async fn set() -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("no temporary folder can be made: check TMPDIR")?;
-        let database = Database::connect(&format!("sqlite:{}", folder.path().join("demo.db").display())).await?;
+        let database =
+            Database::connect(&format!("sqlite:{}", folder.path().join("demo.db").display())).await?;
         let orders = Arc::new(Outbox::new(database.clone(), OutboxOptions::new("orders"))?);
         let articles = Arc::new(Jobs::new(database, JobsOptions::new("articles"))?);
         orders.migrate().await?;
@@ -43,20 +44,33 @@ impl Stage {
         let (shop, billboard) = (Arc::new(Shop::default()), Arc::new(Billboard::default()));
         let route = Route::new("shop", shop.clone());
         let types = ["OrderCreated", "PaymentCaptured"].map(|name| (name.to_owned(), route.clone()));
-        let outbox = Pipeline::new("orders", PipelineKind::Outbox, orders.clone(), orders.clone(), policy(6)?)
-            .handled_by(Routes::ByType(HashMap::from(types)))
-            .at(pace())
-            .alerting(billboard.clone());
-        let jobs = Pipeline::new("articles", PipelineKind::Jobs, articles.clone(), articles.clone(), policy(3)?)
-            .handled_by(Routes::All(Route::new("summarizer", shop.clone())))
-            .at(pace())
-            .alerting(billboard.clone());
+        let outbox =
+            Pipeline::new("orders", PipelineKind::Outbox, orders.clone(), orders.clone(), policy(6)?)
+                .handled_by(Routes::ByType(HashMap::from(types)))
+                .at(pace())
+                .alerting(billboard.clone());
+        let jobs =
+            Pipeline::new("articles", PipelineKind::Jobs, articles.clone(), articles.clone(), policy(3)?)
+                .handled_by(Routes::All(Route::new("summarizer", shop.clone())))
+                .at(pace())
+                .alerting(billboard.clone());
 
         let (engine, pipelines) = (Engine::new(), [Arc::new(outbox), Arc::new(jobs)]);
         for pipeline in &pipelines {
             engine.start(pipeline, WatchOptions::default());
         }
-        Ok(Self { folder, engine, route, pipelines, orders, articles, shop, billboard, placed: AtomicU64::new(0), enqueued: AtomicU64::new(0) })
+        Ok(Self {
+            folder,
+            engine,
+            route,
+            pipelines,
+            orders,
+            articles,
+            shop,
+            billboard,
+            placed: AtomicU64::new(0),
+            enqueued: AtomicU64::new(0),
+        })
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -172,7 +186,8 @@ impl AlertService for Billboard {
 
     fn unresolved(&self, level: Level) {
         if level.count >= level.threshold {
-            let line = format!("{} unresolved in {}, threshold {}", level.count, level.pipeline, level.threshold);
+            let line =
+                format!("{} unresolved in {}, threshold {}", level.count, level.pipeline, level.threshold);
             self.put(format!("threshold {}", level.pipeline), "THRESHOLD REACHED", vec![line]);
         }
     }

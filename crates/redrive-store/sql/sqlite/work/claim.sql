@@ -5,7 +5,7 @@ UPDATE {table} AS t
 SET {take}, leased_by = $1, lease = max(t.lease + 1, CAST(unixepoch('now', 'subsec') * 1000 AS INTEGER)),
     due_at = strftime('%Y-%m-%d %H:%M:%f', 'now', ($2 / 1000000.0) || ' seconds')
 WHERE t.{id} IN (
-    SELECT e.{id} FROM {table} AS e
+    SELECT e.{id} FROM {table} AS e {through}
     WHERE {live} AND e.due_at <= {now} AND ($3 OR NOT ({leased})) {in_order}
     ORDER BY {order} LIMIT $4)
 RETURNING {work}

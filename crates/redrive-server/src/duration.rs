@@ -1,26 +1,28 @@
-//! Durations as text: `100ms`, `5s`, `1h30m`, `7d`.
+//! Durations as people write them: `100ms`, `5s`, `1h30m`, `7d`.
 
 use std::time::Duration;
 
 /// Longer than this is a slip, and would overflow a date.
-const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+pub const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-/// Reads one or more numbers with units. Zero is refused: nothing here may spin.
-pub(crate) fn parse(text: &str) -> Option<Duration> {
+/// Reads one or more numbers with units.
+#[must_use]
+pub fn parse(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
-    let mut total = Duration::ZERO;
+    let mut total = None::<Duration>;
     while !rest.is_empty() {
         let (number, after) = leading(rest, |letter| letter.is_ascii_digit());
         let (unit, after) = leading(after.trim_start(), |letter| letter.is_ascii_alphabetic());
         let amount = number.parse::<u64>().ok()?.checked_mul(milliseconds(unit)?)?;
-        total = total.checked_add(Duration::from_millis(amount))?;
+        total = Some(total.unwrap_or_default().checked_add(Duration::from_millis(amount))?);
         rest = after.trim_start();
     }
-    (Duration::ZERO < total && total <= LONGEST).then_some(total)
+    total.filter(|total| *total <= LONGEST)
 }
 
-/// The shortest text that `parse` reads back.
-pub(crate) fn show(duration: Duration) -> String {
+/// The shortest text that [`parse`] reads back.
+#[must_use]
+pub fn show(duration: Duration) -> String {
     let total = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let unit = UNITS.iter().find(|(_, size)| total.is_multiple_of(*size)).unwrap_or(&("ms", 1));
     format!("{}{}", total / unit.1, unit.0)
@@ -46,12 +48,12 @@ mod tests {
         assert_eq!(parse("72h"), Some(Duration::from_secs(72 * 3600)));
         assert_eq!(parse("7d"), Some(Duration::from_secs(7 * 86_400)));
         assert_eq!(parse(" 1h 30 m"), Some(Duration::from_secs(5400)));
+        assert_eq!(parse("0s"), Some(Duration::ZERO));
     }
 
     #[test]
     fn what_is_no_duration_is_refused() {
-        for text in
-            ["", "5", "s", "5 sekonds", "-5s", "0s", "1.5s", "5s5", "99999999999999999999s", "9999d", "5M"]
+        for text in ["", "5", "s", "5 sekonds", "-5s", "1.5s", "5s5", "99999999999999999999s", "9999d", "5M"]
         {
             assert_eq!(parse(text), None, "{text}");
         }

@@ -22,11 +22,11 @@ struct Ready {
     components: Vec<Component>,
 }
 
-pub(crate) async fn health() -> impl IntoResponse {
+pub(super) async fn health() -> impl IntoResponse {
     Json(Health { status: "healthy", version: env!("CARGO_PKG_VERSION") })
 }
 
-pub(crate) async fn ready(State(readiness): State<Arc<dyn Readiness>>) -> Response {
+pub(super) async fn ready(State(readiness): State<Arc<dyn Readiness>>) -> Response {
     let components = readiness.check().await;
     let (code, status) = if components.iter().all(|component| component.ok) {
         (StatusCode::OK, "ready")

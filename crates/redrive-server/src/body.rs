@@ -1,0 +1,149 @@
+//! Request bodies: JSON, bounded, with the place of every mistake.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest as _, Request};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
+use serde::de::DeserializeOwned;
+use serde_json::error::Category;
+use serde_path_to_error::{Path, Segment};
+
+use crate::Problem;
+use crate::problem::advice;
+
+/// One or many: an object, or an array of them.
+pub(crate) async fn many<T: DeserializeOwned>(request: Request) -> Result<Vec<T>, Problem> {
+    let bytes = json(request).await?;
+    if bytes.trim_ascii_start().first() == Some(&b'[') { parse(&bytes) } else { Ok(vec![parse(&bytes)?]) }
+}
+
+/// One object.
+pub(crate) async fn one<T: DeserializeOwned>(request: Request) -> Result<T, Problem> {
+    parse(&json(request).await?)
+}
+
+/// A body that says that it is JSON. Browsers cannot send that across origins without asking.
+async fn json(request: Request) -> Result<Bytes, Problem> {
+    if !is_json(request.headers()) {
+        return Err(not_json());
+    }
+    read(request).await
+}
+
+async fn read(request: Request) -> Result<Bytes, Problem> {
+    Bytes::from_request(request, &()).await.map_err(|rejection| {
+        let status = rejection.status();
+        Problem::new(status, advice(status))
+    })
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let media = headers.get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
+    let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    media == "application/json" || (media.starts_with("application/") && media.ends_with("+json"))
+}
+
+fn not_json() -> Problem {
+    let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    Problem::new(status, advice(status))
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut deserializer)
+        .map_err(|error| wrong(error.path(), error.inner()))?;
+    deserializer.end().map_err(|error| invalid(&error))?;
+    Ok(value)
+}
+
+fn wrong(path: &Path, error: &serde_json::Error) -> Problem {
+    match error.classify() {
+        Category::Data => misfit(path, error),
+        Category::Syntax | Category::Eof | Category::Io => invalid(error),
+    }
+}
+
+/// It is no JSON at all.
+fn invalid(error: &serde_json::Error) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, format!("The body is not valid JSON: {error}."))
+}
+
+/// It is JSON, but not what belongs here.
+fn misfit(path: &Path, error: &serde_json::Error) -> Problem {
+    let (mut item, mut field) = (None, None);
+    for segment in path.iter() {
+        match segment {
+            Segment::Seq { index } if field.is_none() => item = Some(*index),
+            Segment::Map { key } if field.is_none() => field = Some(key.clone()),
+            _ => {}
+        }
+    }
+    let problem = match field {
+        Some(field) => Problem::field(field, format!("is not accepted: {error}")),
+        None => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("Not accepted: {error}.")),
+    };
+    match item {
+        Some(item) => problem.of_item(item),
+        None => problem,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::payload::PayloadIn;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Thing {
+        #[expect(dead_code, reason = "only read from JSON")]
+        name: String,
+        #[serde(default)]
+        payload: PayloadIn,
+    }
+
+    fn problem(json: &str) -> Value {
+        serde_json::to_value(parse::<Vec<Thing>>(json.as_bytes()).unwrap_err()).unwrap()
+    }
+
+    #[test]
+    fn what_is_not_json_has_its_place() {
+        let problem = problem("[{\"name\": \"a\"},\n {\"name\" \"b\"}]");
+        assert_eq!(problem["status"], 400);
+        assert!(problem["detail"].as_str().unwrap().contains("line 2 column 10"), "{problem}");
+    }
+
+    #[test]
+    fn what_follows_the_json_is_not_ignored() {
+        assert_eq!(problem("[] x")["status"], 400);
+        assert_eq!(problem("")["status"], 400);
+        assert_eq!(problem("[")["status"], 400);
+    }
+
+    #[test]
+    fn an_unknown_a_missing_and_a_wrong_field_are_named_with_their_item() {
+        for (json, item, field, said) in [
+            ("[{\"name\":\"a\"},{\"name\":\"b\",\"nmae\":1}]", 1, Some("nmae"), "unknown field `nmae`"),
+            ("[{\"name\":\"a\"},{}]", 1, None, "missing field `name`"),
+            ("[{\"name\":5}]", 0, Some("name"), "expected a string"),
+        ] {
+            let problem = problem(json);
+            assert_eq!(
+                (problem["status"].clone(), problem["item"].clone()),
+                (422.into(), item.into()),
+                "{problem}"
+            );
+            assert_eq!(problem["field"].as_str(), field, "{problem}");
+            assert!(problem["detail"].as_str().unwrap().contains(said), "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_payload_keeps_its_text_on_the_way_through() {
+        let things: Vec<Thing> = parse(b"[{\"name\":\"a\",\"payload\":{ \"n\": 1e400 }}]").unwrap();
+        assert_eq!(things[0].payload.0, "{ \"n\": 1e400 }");
+    }
+}

@@ -1,0 +1,82 @@
+//! `GET /metrics`: the numbers, for Prometheus.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio_util::sync::CancellationToken;
+
+const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// How often recorded times are drained into their buckets, scraped or not.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+const ATTEMPT_SECONDS: &str = "redrive_attempt_seconds";
+/// From a millisecond to a minute.
+const BUCKETS: [f64; 15] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+
+/// Why there are no metrics.
+#[derive(Debug, thiserror::Error)]
+#[error("metrics cannot be recorded: {0}")]
+pub struct MetricsError(#[from] BuildError);
+
+/// The recorder of this process.
+#[derive(Clone)]
+pub struct Metrics {
+    handle: PrometheusHandle,
+}
+
+impl Metrics {
+    /// Starts recording. Once per process.
+    ///
+    /// # Errors
+    /// [`MetricsError`] when somebody else records in this process already.
+    pub fn install() -> Result<Self, MetricsError> {
+        let attempts = Matcher::Full(ATTEMPT_SECONDS.to_owned());
+        let builder = PrometheusBuilder::new().set_buckets_for_metric(attempts, &BUCKETS)?;
+        let handle = builder.install_recorder()?;
+        describe();
+        Ok(Self { handle })
+    }
+
+    /// Every number, in the text format of Prometheus.
+    #[must_use]
+    pub fn render(&self) -> String {
+        self.handle.render()
+    }
+
+    /// Keeps memory bounded when nobody scrapes, until it is told to stop.
+    pub async fn keep_up(self, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(UPKEEP) => self.handle.run_upkeep(),
+            }
+        }
+    }
+}
+
+pub(crate) async fn show(State(metrics): State<Metrics>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, MEDIA_TYPE)], metrics.render())
+}
+
+fn describe() {
+    describe_counter!(
+        "redrive_events_total",
+        "Events by what became of them: accepted (over HTTP), delivered, retried, dead, released (handed back untried)."
+    );
+    describe_histogram!(ATTEMPT_SECONDS, Unit::Seconds, "How long handlers took, whatever came of it.");
+    describe_gauge!("redrive_backlog", "Work that waits or is being done.");
+    describe_gauge!("redrive_dead_letters", "Dead letters by status.");
+    describe_gauge!(
+        "redrive_oldest_dead_letter_seconds",
+        Unit::Seconds,
+        "The age of the oldest letter that waits for somebody; 0 when none does."
+    );
+    describe_counter!("redrive_alerts_total", "Alerts by channel and outcome.");
+    describe_counter!("redrive_auto_redriven_total", "Letters that a policy has redriven.");
+    describe_counter!("redrive_purged_total", "Processed events that retention has deleted.");
+}

@@ -1,0 +1,90 @@
+//! `POST /api/v1/jobs/{name}`: jobs into a queue.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use redrive_core::event::WorkId;
+use redrive_store::{Enqueued, NewJob};
+use serde::{Deserialize, Serialize};
+
+use super::trouble::trouble;
+use crate::payload::PayloadIn;
+use crate::span::Span;
+use crate::{Doors, Problem, body};
+
+/// More attempts than this are a slip.
+const MAX_RETRIES: u32 = 1_000_000;
+
+/// A job as it is sent.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JobIn {
+    subject: String,
+    #[serde(default)]
+    payload: PayloadIn,
+    #[serde(default)]
+    priority: Option<i16>,
+    #[serde(default)]
+    delay: Option<Span>,
+    #[serde(default)]
+    max_retries: Option<u32>,
+    #[serde(default)]
+    unique_key: Option<String>,
+}
+
+/// What became of the jobs, in the order in which they were sent.
+#[derive(Debug, Serialize)]
+pub(super) struct Answer {
+    jobs: Vec<Outcome>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Outcome {
+    Added { id: WorkId },
+    Duplicate { duplicate: bool },
+}
+
+pub(super) async fn enqueue(
+    State(doors): State<Arc<Doors>>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Result<(StatusCode, Json<Answer>), Problem> {
+    let door = doors.jobs(&name)?;
+    let jobs = body::many::<JobIn>(request).await?;
+    let jobs = jobs.into_iter().enumerate().map(checked).collect::<Result<Vec<_>, _>>()?;
+    let enqueued = door.store.enqueue(jobs).await.map_err(|error| trouble(&name, &error))?;
+    let added = enqueued.iter().filter(|outcome| matches!(outcome, Enqueued::Added(_))).count();
+    if added > 0 {
+        // The type of a job is the name of its queue.
+        door.accepted.count(std::iter::repeat_n(name.as_str(), added));
+        door.pipeline.bell.ring();
+    }
+    Ok((StatusCode::CREATED, Json(Answer { jobs: enqueued.into_iter().map(Outcome::from).collect() })))
+}
+
+fn checked((item, job): (usize, JobIn)) -> Result<NewJob, Problem> {
+    if job.max_retries.is_some_and(|limit| !(1..=MAX_RETRIES).contains(&limit)) {
+        let why = format!("is not accepted: expected a whole number from 1 to {MAX_RETRIES}");
+        return Err(Problem::field("max_retries", why).of_item(item));
+    }
+    Ok(NewJob {
+        subject: job.subject,
+        payload: job.payload.0,
+        priority: job.priority.unwrap_or_default(),
+        delay: job.delay.map(|Span(delay)| delay).unwrap_or_default(),
+        max_retries: job.max_retries,
+        unique_key: job.unique_key,
+    })
+}
+
+impl From<Enqueued> for Outcome {
+    fn from(enqueued: Enqueued) -> Self {
+        match enqueued {
+            Enqueued::Added(id) => Self::Added { id },
+            Enqueued::Duplicate => Self::Duplicate { duplicate: true },
+        }
+    }
+}

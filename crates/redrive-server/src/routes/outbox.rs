@@ -1,0 +1,59 @@
+//! `POST /api/v1/outbox/{name}/events`: events into an outbox.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use redrive_core::event::{NewEvent, WorkId};
+use serde::{Deserialize, Serialize};
+
+use super::trouble::trouble;
+use crate::payload::PayloadIn;
+use crate::{Doors, Problem, body};
+
+/// An event as it is sent.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EventIn {
+    event_type: String,
+    #[serde(default)]
+    aggregate_type: Option<String>,
+    #[serde(default)]
+    aggregate_id: Option<String>,
+    payload: PayloadIn,
+}
+
+/// The numbers of the new events, in the order in which they were sent.
+#[derive(Debug, Serialize)]
+pub(super) struct Appended {
+    ids: Vec<WorkId>,
+}
+
+pub(super) async fn append(
+    State(doors): State<Arc<Doors>>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Result<(StatusCode, Json<Appended>), Problem> {
+    let door = doors.outbox(&name)?;
+    let events: Vec<NewEvent> =
+        body::many::<EventIn>(request).await?.into_iter().map(NewEvent::from).collect();
+    let types: Vec<String> = events.iter().map(|event| event.event_type.clone()).collect();
+    let ids = door.store.append(events).await.map_err(|error| trouble(&name, &error))?;
+    if !ids.is_empty() {
+        door.accepted.count(types.iter().map(String::as_str));
+        door.pipeline.bell.ring();
+    }
+    Ok((StatusCode::CREATED, Json(Appended { ids })))
+}
+
+impl From<EventIn> for NewEvent {
+    fn from(event: EventIn) -> Self {
+        Self {
+            event_type: event.event_type,
+            aggregate_type: event.aggregate_type.unwrap_or_default(),
+            aggregate_id: event.aggregate_id.unwrap_or_default(),
+            payload: event.payload.0,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! `POST /api/v1/jobs/{name}/{id}/complete`, `/fail` and `/heartbeat`: what a worker says about a job.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use jiff::Timestamp;
+use redrive_core::classify::classify;
+use redrive_core::event::{MAX_TYPE, WorkId, required};
+use redrive_core::failure::{Class, Code, Failure};
+use redrive_engine::Reported;
+use serde::de::{self, Deserializer};
+use serde::{Deserialize, Serialize};
+
+use super::claim;
+use super::trouble::trouble;
+use crate::span::Span;
+use crate::{Doors, Problem, body};
+
+/// What a failure is called whose reporter does not say.
+const DEFAULT_KIND: &str = "Reported";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CompleteIn {
+    lease: Fence,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FailIn {
+    lease: Fence,
+    error: String,
+    #[serde(default)]
+    kind: Option<String>,
+    #[serde(default)]
+    class: Option<ClassIn>,
+    #[serde(default)]
+    code: Option<String>,
+    #[serde(default)]
+    retry_after: Option<Span>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeartbeatIn {
+    lease: Fence,
+    #[serde(default)]
+    extend: Option<Span>,
+}
+
+/// Until when the worker has time now.
+#[derive(Debug, Serialize)]
+pub(super) struct Extended {
+    until: Timestamp,
+}
+
+/// The classes that a worker can tell apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ClassIn {
+    Transient,
+    Permanent,
+    Malformed,
+    Unclassified,
+}
+
+/// The fencing number of a claim, as it was given out: text.
+#[derive(Debug, Clone, Copy)]
+struct Fence(i64);
+
+impl<'de> Deserialize<'de> for Fence {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map(Self).map_err(|_| de::Error::custom("expected the lease that the claim gave out"))
+    }
+}
+
+pub(super) async fn complete(
+    State(doors): State<Arc<Doors>>,
+    Path((name, id)): Path<(String, String)>,
+    request: Request,
+) -> Result<StatusCode, Problem> {
+    let door = doors.jobs(&name)?;
+    let job = number(&name, &id)?;
+    let CompleteIn { lease: Fence(fence) } = body::one(request).await?;
+    let reported = door.remote.complete(job, fence).await.map_err(|error| trouble(&name, &error))?;
+    accepted(job, fence, reported)
+}
+
+pub(super) async fn fail(
+    State(doors): State<Arc<Doors>>,
+    Path((name, id)): Path<(String, String)>,
+    request: Request,
+) -> Result<StatusCode, Problem> {
+    let door = doors.jobs(&name)?;
+    let job = number(&name, &id)?;
+    let report = body::one::<FailIn>(request).await?;
+    let Fence(fence) = report.lease;
+    let failure = report.failure()?;
+    let reported = door.remote.fail(job, fence, failure).await.map_err(|error| trouble(&name, &error))?;
+    accepted(job, fence, reported)
+}
+
+pub(super) async fn heartbeat(
+    State(doors): State<Arc<Doors>>,
+    Path((name, id)): Path<(String, String)>,
+    request: Request,
+) -> Result<Json<Extended>, Problem> {
+    let door = doors.jobs(&name)?;
+    let job = number(&name, &id)?;
+    let HeartbeatIn { lease: Fence(fence), extend } = body::one(request).await?;
+    let lease = claim::lease("extend", extend, door.pipeline.pace.lease)?;
+    let until = door.remote.heartbeat(job, fence, lease).await.map_err(|error| trouble(&name, &error))?;
+    until.map(|until| Json(Extended { until })).ok_or_else(|| lost(job, fence))
+}
+
+fn number(name: &str, id: &str) -> Result<WorkId, Problem> {
+    id.parse().map(WorkId).map_err(|_| {
+        let detail =
+            format!("There is no job `{id}` in `{name}`; the id is the number that the claim gave out.");
+        Problem::new(StatusCode::NOT_FOUND, detail)
+    })
+}
+
+fn accepted(job: WorkId, fence: i64, reported: Reported) -> Result<StatusCode, Problem> {
+    match reported {
+        Reported::Accepted => Ok(StatusCode::NO_CONTENT),
+        Reported::Lost => Err(lost(job, fence)),
+    }
+}
+
+fn lost(job: WorkId, fence: i64) -> Problem {
+    let detail = format!(
+        "Job {job} is not held under lease {fence} any more: the lease ran out, and the job waits for another worker \
+         or has one, or it was settled already. Nothing was changed; stop working on it, and do not report again."
+    );
+    Problem::new(StatusCode::CONFLICT, detail)
+}
+
+impl FailIn {
+    fn failure(self) -> Result<Failure, Problem> {
+        let kind = self.kind.unwrap_or_else(|| DEFAULT_KIND.to_owned());
+        storable("kind", &kind)?;
+        let code = self.code.as_deref().map(code).transpose()?;
+        let class = class(self.class, code.as_ref(), self.retry_after)?;
+        let failure = Failure::new(class, kind, self.error);
+        Ok(match code {
+            Some(code) => failure.with_code(code),
+            None => failure,
+        })
+    }
+}
+
+fn code(text: &str) -> Result<Code, Problem> {
+    storable("code", text)?;
+    text.parse().map_err(|error| Problem::field("code", format!("is not accepted: {error}")))
+}
+
+/// What every store has room for.
+fn storable(field: &'static str, text: &str) -> Result<(), Problem> {
+    required(field, text, MAX_TYPE).map_err(|refused| Problem::field(field, refused.why))
+}
+
+/// What the worker says, else what the code says; a time to come back makes either one a throttle.
+fn class(said: Option<ClassIn>, code: Option<&Code>, retry_after: Option<Span>) -> Result<Class, Problem> {
+    let class = match said {
+        Some(ClassIn::Transient) => Class::Transient,
+        Some(ClassIn::Permanent) => Class::Permanent,
+        Some(ClassIn::Malformed) => Class::Malformed,
+        Some(ClassIn::Unclassified) => Class::Unclassified,
+        None => code.map_or(Class::Unclassified, classify),
+    };
+    match retry_after {
+        Some(Span(retry_after)) if class.is_retryable() => Ok(Class::Throttled { retry_after }),
+        Some(_) => {
+            let why = format!("is not accepted: a failure that is {class} is not retried");
+            Err(Problem::field("retry_after", why))
+        }
+        None => Ok(class),
+    }
+}

@@ -1,0 +1,138 @@
+//! A site with real stores on SQLite, asked without a socket.
+#![allow(dead_code, reason = "not every suite uses all of it")]
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Method, Request, StatusCode};
+use redrive_core::backoff::Backoff;
+use redrive_core::dead_letter::PipelineKind;
+use redrive_core::policy::Policy;
+use redrive_engine::{Pace, Pipeline};
+use redrive_server::{
+    Component, Doors, Gate, JobsDoor, Limits, Metrics, OutboxDoor, Readiness, Site, router,
+};
+use redrive_store::{Database, Jobs, JobsOptions, Outbox, OutboxOptions};
+use redrive_testkit::TestDatabase;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+/// One recorder per process.
+pub(crate) static METRICS: LazyLock<Metrics> = LazyLock::new(|| Metrics::install().unwrap());
+
+/// The largest body.
+pub(crate) const MAX_BODY: usize = 100_000;
+
+/// The outbox `orders` and the job queue `mails`.
+pub(crate) struct Stand {
+    pub(crate) router: Router,
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) jobs: Arc<Jobs>,
+    pub(crate) mails: Arc<Pipeline>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) database: TestDatabase,
+}
+
+/// An answer as a client sees it.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+    pub(crate) json: Value,
+}
+
+struct Well;
+
+#[async_trait]
+impl Readiness for Well {
+    async fn check(&self) -> Vec<Component> {
+        Vec::new()
+    }
+}
+
+impl Stand {
+    /// With tables.
+    pub(crate) async fn new() -> Self {
+        let stand = Self::without_tables(&Gate::default(), redrive_testkit::sqlite());
+        stand.outbox.migrate().await.unwrap();
+        stand.jobs.migrate().await.unwrap();
+        stand
+    }
+
+    /// With tables that nobody made, behind a gate that this opens.
+    pub(crate) fn without_tables(gate: &Gate, database: TestDatabase) -> Self {
+        gate.open();
+        Self::behind(gate, database)
+    }
+
+    /// With tables that nobody made, behind this gate.
+    pub(crate) fn behind(gate: &Gate, database: TestDatabase) -> Self {
+        let connection = Database::open(&database.url).unwrap();
+        let outbox = Arc::new(Outbox::new(connection.clone(), OutboxOptions::new("orders")).unwrap());
+        let jobs = Arc::new(Jobs::new(connection, JobsOptions::new("mails")).unwrap());
+        let orders = Pipeline::new("orders", PipelineKind::Outbox, outbox.clone(), outbox.clone(), policy());
+        let mails = Pipeline::new("mails", PipelineKind::Jobs, jobs.clone(), jobs.clone(), policy());
+        let mails = Arc::new(mails.at(Pace { poll_interval: Duration::from_millis(50), ..Pace::default() }));
+        let mut doors = Doors::default();
+        doors.add_outbox(OutboxDoor::new(Arc::new(orders), outbox.clone(), gate.clone()));
+        doors.add_jobs(JobsDoor::new(mails.clone(), jobs.clone(), gate.clone()));
+        let stop = CancellationToken::new();
+        let (readiness, metrics) = (Arc::new(Well), METRICS.clone());
+        let site = Site { readiness, doors: Arc::new(doors), metrics, stop: stop.clone() };
+        let router = router(site, Limits { body: MAX_BODY });
+        Self { router, outbox, jobs, mails, stop, database }
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: impl Into<Body>) -> Answer {
+        self.post_as("application/json", path, body).await
+    }
+
+    pub(crate) async fn post_as(&self, media: &str, path: &str, body: impl Into<Body>) -> Answer {
+        let request = Request::builder().method(Method::POST).uri(path).header("content-type", media);
+        self.ask(request.body(body.into()).unwrap()).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.ask(Request::get(path).body(Body::empty()).unwrap()).await
+    }
+
+    pub(crate) async fn ask(&self, request: Request<Body>) -> Answer {
+        let (parts, body) = self.router.clone().oneshot(request).await.unwrap().into_parts();
+        let bytes = to_bytes(body, 10_000_000).await.unwrap();
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        let json = serde_json::from_str(&text).unwrap_or(Value::Null);
+        Answer { status: parts.status, headers: parts.headers, text, json }
+    }
+}
+
+impl Answer {
+    /// Checks that it is a problem of this status, whose detail has these parts.
+    #[track_caller]
+    pub(crate) fn assert_problem(&self, status: u16, said: &[&str]) {
+        assert_eq!(self.status.as_u16(), status, "{self:?}");
+        assert_eq!(self.headers["content-type"], "application/problem+json");
+        assert_eq!(self.json["status"], status);
+        let detail = self.json["detail"].as_str().unwrap();
+        for part in said {
+            assert!(detail.contains(part), "{part:?} in {detail:?}");
+        }
+    }
+
+    /// Checks which value a 422 is about.
+    #[track_caller]
+    pub(crate) fn assert_refused(&self, item: Option<usize>, field: &str, said: &str) {
+        self.assert_problem(422, &[said]);
+        assert_eq!(self.json["item"], item.map_or(Value::Null, Value::from), "{self:?}");
+        assert_eq!(self.json["field"], field, "{self:?}");
+    }
+}
+
+fn policy() -> Policy {
+    let backoff = Backoff::new(Duration::from_millis(1), 1.0, Duration::from_millis(1)).unwrap();
+    Policy::new(3, backoff)
+}

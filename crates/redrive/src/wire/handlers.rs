@@ -1,0 +1,65 @@
+//! Handlers from their settings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive::config;
+use redrive_core::handler::Handler;
+use redrive_engine::handlers::{CommandHandler, CommandOptions, HttpHandler, HttpOptions, Secret};
+
+/// The handler of a pipeline that these settings name.
+pub(super) fn handler(
+    pipeline: &str,
+    setting: &config::Handler,
+    timeout: Duration,
+) -> anyhow::Result<Arc<dyn Handler>> {
+    Ok(match setting {
+        config::Handler::Http(http) => Arc::new(HttpHandler::new(pipeline, http_options(http))?),
+        config::Handler::Command(command) => {
+            Arc::new(CommandHandler::new(pipeline, command_options(command, timeout))?)
+        }
+        config::Handler::Kafka(kafka) => kafka_handler(pipeline, kafka, timeout)?,
+    })
+}
+
+/// How long this handler takes at most.
+pub(super) fn timeout(setting: &config::Handler, default: Duration) -> Duration {
+    match setting {
+        config::Handler::Http(http) => http.timeout,
+        config::Handler::Command(_) | config::Handler::Kafka(_) => default,
+    }
+}
+
+fn http_options(http: &config::HttpHandler) -> HttpOptions {
+    let secret = |secret: &config::Secret| Secret::new(secret.expose());
+    HttpOptions {
+        url: http.url.as_url().clone(),
+        timeout: http.timeout,
+        secret: http.secret.as_ref().map(secret),
+        headers: http.headers.iter().map(|(name, value)| (name.clone(), secret(value))).collect(),
+    }
+}
+
+fn command_options(command: &config::CommandHandler, timeout: Duration) -> CommandOptions {
+    CommandOptions { command: command.command.iter().map(Into::into).collect(), timeout }
+}
+
+#[cfg(feature = "kafka")]
+fn kafka_handler(
+    pipeline: &str,
+    kafka: &config::KafkaHandler,
+    timeout: Duration,
+) -> anyhow::Result<Arc<dyn Handler>> {
+    use redrive_engine::handlers::{KafkaHandler, KafkaOptions};
+
+    let (brokers, topic) = (kafka.brokers.as_str().to_owned(), kafka.topic.as_str().to_owned());
+    Ok(Arc::new(KafkaHandler::new(pipeline, KafkaOptions { brokers, topic, timeout })?))
+}
+
+#[cfg(not(feature = "kafka"))]
+fn kafka_handler(_: &str, kafka: &config::KafkaHandler, _: Duration) -> anyhow::Result<Arc<dyn Handler>> {
+    let topic = kafka.topic.as_str();
+    anyhow::bail!(
+        "the kafka handler for topic {topic} is not part of this build: build with the feature `kafka`"
+    )
+}

@@ -1,0 +1,44 @@
+//! A pipeline on the ramp: it starts once its tables are there.
+
+use std::sync::Arc;
+
+use redrive_engine::auto_redrive::Rule;
+use redrive_engine::{Pipeline, WatchOptions};
+use redrive_server::Gate;
+use redrive_store::Database;
+
+use crate::retention::Retention;
+use crate::running::Running;
+
+/// A pipeline that starts once its tables are there.
+pub(crate) struct Launch {
+    pub(super) pipeline: Arc<Pipeline>,
+    pub(super) watch: WatchOptions,
+    pub(super) rules: Vec<Rule>,
+    /// The database and the channel on which new work is announced.
+    pub(super) announced: Option<(Database, String)>,
+    pub(super) retention: Option<Retention>,
+    /// Keeps requests out until it has started.
+    pub(super) gate: Gate,
+}
+
+impl Launch {
+    /// Starts it.
+    pub(crate) fn start(&self, running: &Running) {
+        let engine = running.engine();
+        if let Some((database, channel)) = &self.announced {
+            engine.listen(&self.pipeline, database.clone(), channel.clone());
+        }
+        engine.start(&self.pipeline, self.watch.clone());
+        engine.auto_redrive(&self.pipeline, self.rules.clone());
+        if let Some(retention) = &self.retention {
+            running.chore(|stop| retention.clone().keep(stop));
+        }
+        self.gate.open();
+    }
+
+    /// Whether its store answers its workers.
+    pub(crate) fn health(&self) -> Result<(), String> {
+        self.pipeline.health.get()
+    }
+}

@@ -1,0 +1,81 @@
+//! A part: something that keeps its state in a database, and must be prepared before it is used.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use redrive_store::{Audit, Database, Error, FailedEvents, Jobs, Letters, Operations, Outbox};
+
+/// A pipeline, or a database, that must be prepared and can be asked how it is.
+pub(crate) struct Part {
+    pub(super) name: String,
+    pub(super) kind: &'static str,
+    pub(super) place: String,
+    pub(super) database: Database,
+    pub(super) tables: Arc<dyn Tables>,
+}
+
+/// Tables that are created and brought up to date by whoever uses them.
+#[async_trait]
+pub(super) trait Tables: Send + Sync {
+    async fn migrate(&self) -> Result<(), Error>;
+}
+
+impl Part {
+    /// Its name in the configuration.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is: `outbox`, `jobs`, …, or `store`.
+    pub(crate) fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// Where its data is, without secrets.
+    pub(crate) fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Gets it ready to work.
+    pub(crate) async fn prepare(&self) -> Result<(), Error> {
+        self.tables.migrate().await
+    }
+
+    /// Whether it can work right now.
+    pub(crate) async fn ping(&self) -> Result<(), Error> {
+        self.database.ping().await
+    }
+
+    /// Lets go of its connections.
+    pub(crate) async fn close(&self) {
+        self.database.close().await;
+    }
+}
+
+/// redrive's own tables: letters that were handed in, operations, audit.
+pub(super) struct Console {
+    pub(super) letters: Letters,
+    pub(super) operations: Operations,
+    pub(super) audit: Audit,
+}
+
+#[async_trait]
+impl Tables for Console {
+    async fn migrate(&self) -> Result<(), Error> {
+        self.letters.migrate().await?;
+        self.operations.migrate().await?;
+        self.audit.migrate().await
+    }
+}
+
+macro_rules! tables {
+    ($($store:ty),+) => {
+        $(#[async_trait]
+        impl Tables for $store {
+            async fn migrate(&self) -> Result<(), Error> {
+                <$store>::migrate(self).await
+            }
+        })+
+    };
+}
+tables!(Letters, Outbox, Jobs, FailedEvents);

@@ -1,0 +1,73 @@
+//! The plant: every pipeline that works, ready to start.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use redrive::config::{AlertsConfig, Config};
+use redrive_engine::WatchOptions;
+use redrive_engine::alerts::AlertService;
+use redrive_server::Doors;
+
+use super::stores::Stores;
+use super::{Launch, jobs, outbox};
+
+/// Every pipeline that works, ready to start.
+pub(crate) struct Plant {
+    /// What starts, by the name of the part that must be prepared first.
+    pub(crate) launches: HashMap<String, Launch>,
+    /// Where work comes in over HTTP.
+    pub(crate) doors: Doors,
+}
+
+/// What the pipelines share.
+pub(super) struct Surroundings<'a> {
+    pub(super) alerts: Arc<dyn AlertService>,
+    pub(super) watch: &'a AlertsConfig,
+    pub(super) grace: Duration,
+}
+
+impl Plant {
+    /// Makes the pipelines of a configuration on its stores.
+    pub(crate) fn new(
+        config: &Config,
+        stores: &Stores<'_>,
+        alerts: Arc<dyn AlertService>,
+    ) -> anyhow::Result<Self> {
+        let grace = grace(config.server.shutdown_deadline);
+        let surroundings = Surroundings { alerts, watch: &config.alerts, grace };
+        let mut plant = Self { launches: HashMap::new(), doors: Doors::default() };
+        for wired in &stores.outboxes {
+            let name = &wired.config.name;
+            let launch = outbox::launch(wired, &surroundings)
+                .with_context(|| format!("[outbox.{name}] cannot start"))?;
+            plant.doors.add_outbox(outbox::door(wired, &launch));
+            plant.launches.insert(name.clone(), launch);
+        }
+        for wired in &stores.jobs {
+            let name = &wired.config.name;
+            let launch =
+                jobs::launch(wired, &surroundings).with_context(|| format!("[jobs.{name}] cannot start"))?;
+            plant.doors.add_jobs(jobs::door(wired, &launch));
+            plant.launches.insert(name.clone(), launch);
+        }
+        Ok(plant)
+    }
+}
+
+impl Surroundings<'_> {
+    /// How a pipeline with this threshold is watched.
+    pub(super) fn watch(&self, threshold: u32) -> WatchOptions {
+        WatchOptions {
+            threshold: threshold.into(),
+            check_interval: self.watch.check_interval,
+            report_interval: self.watch.report_interval,
+        }
+    }
+}
+
+/// Handlers get most of the time that a stop may take; the rest is for handing back and for alerts.
+fn grace(deadline: Duration) -> Duration {
+    deadline.mul_f64(0.8)
+}

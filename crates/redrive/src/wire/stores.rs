@@ -1,0 +1,102 @@
+//! The stores of a configuration.
+
+use std::sync::Arc;
+
+use redrive::config::{Config, DatabaseUrl, JobsConfig, OutboxConfig, PersistConfig};
+use redrive_core::dead_letter::PipelineKind;
+use redrive_store::{
+    Audit, Database, Error, FailedEvents, FailedEventsOptions, Jobs, Letters, Operations, Outbox,
+};
+
+use super::databases::Databases;
+use super::part::{Console, Part, Tables};
+use super::{jobs, outbox};
+
+/// Every part of a configuration that keeps something in a database.
+pub(crate) struct Stores<'a> {
+    /// All of them, redrive's own first.
+    pub(crate) parts: Vec<Part>,
+    /// The outboxes among them.
+    pub(super) outboxes: Vec<Wired<'a, OutboxConfig, Outbox>>,
+    /// The job queues among them.
+    pub(super) jobs: Vec<Wired<'a, JobsConfig, Jobs>>,
+}
+
+/// The store of a pipeline, with its configuration.
+pub(super) struct Wired<'a, C, S> {
+    pub(super) config: &'a C,
+    pub(super) database: Database,
+    pub(super) store: Arc<S>,
+}
+
+impl<'a> Stores<'a> {
+    /// Opens none of them yet.
+    pub(crate) fn of(config: &'a Config) -> Result<Self, Error> {
+        let mut databases = Databases::default();
+        let own = &config.server.database;
+        let database = databases.open(own)?;
+        let console = part("server.database", "store", own, &database, Arc::new(console(&database)));
+        let mut stores = Self { parts: vec![console], outboxes: Vec::new(), jobs: Vec::new() };
+        for outbox in &config.outboxes {
+            stores.add_outbox(outbox, databases.open(&outbox.database)?)?;
+        }
+        for jobs in &config.jobs {
+            stores.add_jobs(jobs, databases.open(&jobs.database)?)?;
+        }
+        for persist in &config.persists {
+            stores.add_persist(persist, &databases.open(&persist.database)?)?;
+        }
+        for kafka in &config.kafkas {
+            let letters = Letters::new(database.clone(), &kafka.name, PipelineKind::Kafka);
+            stores.parts.push(part(&kafka.name, "kafka", own, &database, Arc::new(letters)));
+        }
+        Ok(stores)
+    }
+
+    fn add_outbox(&mut self, config: &'a OutboxConfig, database: Database) -> Result<(), Error> {
+        let store = Arc::new(Outbox::new(database.clone(), outbox::options(config))?);
+        self.parts.push(part(&config.name, "outbox", &config.database, &database, store.clone()));
+        self.outboxes.push(Wired { config, database, store });
+        Ok(())
+    }
+
+    fn add_jobs(&mut self, config: &'a JobsConfig, database: Database) -> Result<(), Error> {
+        let store = Arc::new(Jobs::new(database.clone(), jobs::options(config))?);
+        self.parts.push(part(&config.name, "jobs", &config.database, &database, store.clone()));
+        self.jobs.push(Wired { config, database, store });
+        Ok(())
+    }
+
+    fn add_persist(&mut self, config: &PersistConfig, database: &Database) -> Result<(), Error> {
+        let store = FailedEvents::new(database.clone(), failed_events_options(config))?;
+        self.parts.push(part(&config.name, "persist", &config.database, database, Arc::new(store)));
+        Ok(())
+    }
+}
+
+fn part(
+    name: &str,
+    kind: &'static str,
+    url: &DatabaseUrl,
+    database: &Database,
+    tables: Arc<dyn Tables>,
+) -> Part {
+    Part { name: name.to_owned(), kind, place: url.to_string(), database: database.clone(), tables }
+}
+
+fn console(database: &Database) -> Console {
+    Console {
+        letters: Letters::new(database.clone(), PipelineKind::Intake.name(), PipelineKind::Intake),
+        operations: Operations::new(database.clone()),
+        audit: Audit::new(database.clone()),
+    }
+}
+
+fn failed_events_options(persist: &PersistConfig) -> FailedEventsOptions {
+    FailedEventsOptions {
+        pipeline: persist.name.clone(),
+        table: persist.failed_table.as_str().to_owned(),
+        key_column: persist.columns.key.as_str().to_owned(),
+        payload_column: persist.columns.payload.as_str().to_owned(),
+    }
+}

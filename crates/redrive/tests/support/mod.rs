@@ -1,0 +1,176 @@
+//! The binary under test: started in a folder of its own, asked over a socket, stopped by signals.
+#![allow(dead_code, reason = "not every suite uses all of it")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long anything here may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The binary in a folder of its own, without our environment's settings.
+pub(crate) fn redrive(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redrive"));
+    command.current_dir(folder).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if name.starts_with("REDRIVE") || name == "RUST_LOG" {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+pub(crate) fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+pub(crate) fn folder_with(config: &str) -> TempDir {
+    let folder = folder();
+    fs::write(folder.path().join("redrive.toml"), config).unwrap();
+    folder
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[track_caller]
+pub(crate) fn assert_failed(output: &Output, code: i32, said: &[&str]) {
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    for part in said {
+        assert!(stderr.contains(part), "{part:?} in {stderr}");
+    }
+    assert!(!stderr.contains("panicked") && !stderr.contains("backtrace"), "{stderr}");
+}
+
+/// Asks until there is an answer.
+#[track_caller]
+pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "still not: {what}");
+        // Each look may cost a port for a while: a tight loop would use them all up.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A server under test; it does not outlive the test.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    /// Read as it comes: a full pipe would block the server.
+    log: Arc<Mutex<String>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts on a free port and waits until it says where.
+    pub(crate) fn start(folder: &Path) -> Self {
+        let mut command = redrive(folder);
+        command.arg("serve").env("REDRIVE__SERVER__LISTEN", "127.0.0.1:0").stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        let address = loop {
+            line.clear();
+            assert!(stderr.read_line(&mut line).unwrap() > 0, "ended before it listened");
+            if let Some((_, address)) = line.trim_end().split_once("is listening on http://") {
+                break address.parse().unwrap();
+            }
+        };
+        let log = Arc::new(Mutex::new(String::new()));
+        let kept = Arc::clone(&log);
+        let reader = std::thread::spawn(move || {
+            let mut line = Vec::new();
+            while stderr.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+                kept.lock().unwrap().push_str(&text(&line));
+                line.clear();
+            }
+        });
+        Self { child, address, log, reader: Some(reader) }
+    }
+
+    /// Starts and waits until everything is ready.
+    pub(crate) fn ready(folder: &Path) -> Self {
+        let server = Self::start(folder);
+        server.wait_ready(200);
+        server
+    }
+
+    pub(crate) fn get(&self, path: &str) -> (u16, Value) {
+        let (status, body) = self.ask("GET", path, "");
+        (status, serde_json::from_str(&body).unwrap_or(Value::Null))
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        let (status, body) = self.ask("POST", path, &body.to_string());
+        (status, serde_json::from_str(&body).unwrap_or(Value::Null))
+    }
+
+    pub(crate) fn metrics(&self) -> String {
+        self.ask("GET", "/metrics", "").1
+    }
+
+    /// Asks until the answer is the wanted one.
+    pub(crate) fn wait_ready(&self, wanted: u16) -> Value {
+        eventually("the readiness that is wanted", || {
+            let (status, body) = self.get("/api/v1/ready");
+            (status == wanted).then_some(body)
+        })
+    }
+
+    /// Waits until the metrics have this line.
+    #[track_caller]
+    pub(crate) fn wait_metric(&self, line: &str) {
+        eventually(line, || self.metrics().lines().any(|found| found == line).then_some(()));
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let process = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &process]).status().unwrap().success());
+    }
+
+    /// What it has said so far, after it listened.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Waits for the end; returns the exit code and the log.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        let code = self.child.wait().unwrap().code();
+        self.reader.take().unwrap().join().unwrap();
+        (code, self.log())
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        let length = body.len();
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
+        let about = format!("content-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+        write!(stream, "{head}{about}{body}").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
