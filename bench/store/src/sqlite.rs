@@ -86,7 +86,8 @@ async fn connect(file: &Path) -> anyhow::Result<SqliteConnection> {
 /// A raw loop with its stage: settle and claim in one transaction on a held connection.
 struct Raw {
     stage: Stage,
-    connection: SqliteConnection,
+    /// Away while its worker runs.
+    connection: Option<SqliteConnection>,
     settle: &'static str,
     batch: u32,
 }
@@ -97,7 +98,7 @@ async fn raw(rows: u32, file: &Path, load: Load) -> anyhow::Result<Raw> {
         Processed::Delete => include_str!("../sql/sqlite/delete.sql"),
     };
     let stage = stage(file, "raw_event", rows).await?;
-    Ok(Raw { stage, connection: connect(file).await?, settle, batch: load.batch })
+    Ok(Raw { stage, connection: Some(connect(file).await?), settle, batch: load.batch })
 }
 
 #[async_trait]
@@ -111,17 +112,11 @@ impl Contestant for Raw {
     }
 
     async fn run(&mut self) -> anyhow::Result<u64> {
-        let mut settled = String::new();
-        let mut handled = 0;
-        loop {
-            let events = self.turn(&settled).await?;
-            if events.is_empty() {
-                return Ok(handled);
-            }
-            handled += events.len() as u64;
-            settled = json(&events);
-            black_box(events);
-        }
+        let connection = self.connection.take().context("an earlier round failed")?;
+        let worker = tokio::spawn(work(connection, self.settle, self.batch));
+        let (connection, handled) = worker.await.context("the worker panicked")??;
+        self.connection = Some(connection);
+        Ok(handled)
     }
 
     async fn check(&mut self) -> anyhow::Result<()> {
@@ -129,18 +124,29 @@ impl Contestant for Raw {
     }
 }
 
-impl Raw {
-    async fn turn(&mut self, settled: &str) -> anyhow::Result<Vec<Event>> {
-        self.connection.execute(sqlx::raw_sql("BEGIN IMMEDIATE")).await?;
+async fn work(
+    mut connection: SqliteConnection,
+    settle: &'static str,
+    batch: u32,
+) -> anyhow::Result<(SqliteConnection, u64)> {
+    let mut settled = String::new();
+    let mut handled = 0;
+    loop {
+        connection.execute(sqlx::raw_sql("BEGIN IMMEDIATE")).await?;
         if !settled.is_empty() {
-            sqlx::query(self.settle).bind(settled).execute(&mut self.connection).await?;
+            sqlx::query(settle).bind(settled).execute(&mut connection).await?;
         }
         let now = now()?;
         let claim = sqlx::query(include_str!("../sql/sqlite/claim.sql"));
-        let claim = claim.bind(now + 20_000).bind(now).bind(self.batch);
-        let events = claim.try_map(|row| Event::read(&row)).fetch_all(&mut self.connection).await?;
-        self.connection.execute(sqlx::raw_sql("COMMIT")).await?;
-        Ok(events)
+        let claim = claim.bind(now + 20_000).bind(now).bind(batch);
+        let events = claim.try_map(|row| Event::read(&row)).fetch_all(&mut connection).await?;
+        connection.execute(sqlx::raw_sql("COMMIT")).await?;
+        if events.is_empty() {
+            return Ok((connection, handled));
+        }
+        handled += events.len() as u64;
+        settled = json(&events);
+        black_box(events);
     }
 }
 

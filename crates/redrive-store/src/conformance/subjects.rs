@@ -239,7 +239,7 @@ fn new_letter() -> NewLetter {
     static OFFSET: AtomicI64 = AtomicI64::new(0);
     let offset = OFFSET.fetch_add(1, Ordering::Relaxed);
     NewLetter {
-        source: format!("topic/0/{offset}"),
+        source: format!("topic/0/{offset:012}"),
         event_type: "OrderCreated".into(),
         key: offset.to_string(),
         payload: vec![0, 159, 146, 150],
