@@ -32,7 +32,8 @@ pub fn file_system(folder: &Path) -> String {
 }
 
 fn memory() -> String {
-    let total = field("/proc/meminfo", "MemTotal").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+    let total =
+        field("/proc/meminfo", "MemTotal").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
     total.map_or_else(|| "unknown memory".into(), |kibibytes| format!("{} GiB", kibibytes / 1024 / 1024))
 }
 

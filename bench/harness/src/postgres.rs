@@ -28,7 +28,8 @@ impl Scratch {
     /// # Errors
     /// When the server does not answer or does not let us.
     pub async fn create(server: &str) -> anyhow::Result<Self> {
-        let scratch = Self { server: server.to_owned(), name: format!("redrive_bench_{}", std::process::id()) };
+        let scratch =
+            Self { server: server.to_owned(), name: format!("redrive_bench_{}", std::process::id()) };
         scratch.on_server(&format!("CREATE DATABASE {}", scratch.name)).await?;
         Ok(scratch)
     }
@@ -60,7 +61,8 @@ impl Scratch {
         let version: String = connection.fetch_one("SHOW server_version").await?.try_get(0)?;
         let mut settings = Vec::new();
         for name in SETTINGS {
-            let value: String = connection.fetch_one(AssertSqlSafe(format!("SHOW {name}"))).await?.try_get(0)?;
+            let value: String =
+                connection.fetch_one(AssertSqlSafe(format!("SHOW {name}"))).await?.try_get(0)?;
             settings.push(format!("{name}={value}"));
         }
         Ok(format!("Postgres {version}, {}", settings.join(" ")))
@@ -75,8 +77,12 @@ impl Scratch {
     }
 
     async fn on_server(&self, statement: &str) -> anyhow::Result<()> {
-        let mut connection = PgConnection::connect(&self.server).await.context("connecting to the Postgres server")?;
-        connection.execute(AssertSqlSafe(statement.to_owned())).await.with_context(|| statement.to_owned())?;
+        let mut connection =
+            PgConnection::connect(&self.server).await.context("connecting to the Postgres server")?;
+        connection
+            .execute(AssertSqlSafe(statement.to_owned()))
+            .await
+            .with_context(|| statement.to_owned())?;
         Ok(())
     }
 }

@@ -39,7 +39,9 @@ pub async fn race(contestants: &mut [Box<dyn Contestant>], rounds: usize) -> any
             let index = (round + turn) % contestants.len();
             let contestant = contestants[index].as_mut();
             let name = contestant.name();
-            one_round(contestant, &mut rates[index]).await.with_context(|| format!("{name}, round {}", round + 1))?;
+            one_round(contestant, &mut rates[index])
+                .await
+                .with_context(|| format!("{name}, round {}", round + 1))?;
         }
     }
     Ok(rates)

@@ -50,7 +50,8 @@ impl Ratio {
     /// `these` as a multiple of `those`.
     #[must_use]
     pub fn of(these: &Rates, those: &Rates) -> Self {
-        let by_round = these.per_second.iter().zip(&those.per_second).map(|(this, that)| this / that).collect();
+        let by_round =
+            these.per_second.iter().zip(&those.per_second).map(|(this, that)| this / that).collect();
         Self { of_medians: these.median() / those.median(), by_round }
     }
 }

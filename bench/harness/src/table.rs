@@ -30,7 +30,11 @@ impl fmt::Display for Table {
             let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
             writeln!(f, "| {} |", cells.collect::<Vec<_>>().join(" | "))?;
             if index == 0 {
-                writeln!(f, "|{}|", widths.iter().map(|width| "-".repeat(width + 2)).collect::<Vec<_>>().join("|"))?;
+                writeln!(
+                    f,
+                    "|{}|",
+                    widths.iter().map(|width| "-".repeat(width + 2)).collect::<Vec<_>>().join("|")
+                )?;
             }
         }
         Ok(())

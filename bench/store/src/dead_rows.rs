@@ -48,7 +48,13 @@ pub(crate) async fn measure(args: &Args, scratch: &Scratch) -> anyhow::Result<Ve
             }
             let rates = race(&mut contestants, rounds).await?;
             let ratio = Ratio::of(&rates[1], &rates[0]);
-            table.row([place.name(), load.name(), rates[0].to_string(), rates[1].to_string(), ratio.to_string()]);
+            table.row([
+                place.name(),
+                load.name(),
+                rates[0].to_string(),
+                rates[1].to_string(),
+                ratio.to_string(),
+            ]);
             let name = format!("{dead} {} beside {live} live, {}: with ÷ without", place.name(), load.name());
             targets.push(Target::at_least(name, 0.9, ratio.of_medians));
         }
@@ -177,5 +183,7 @@ async fn store(place: Place, table: &str, database: Database) -> anyhow::Result<
 }
 
 fn fill_jobs(table: &str, rows: u32) -> String {
-    format!("INSERT INTO {table} (article_id, payload) SELECT n::text, {PAYLOAD} FROM generate_series(1, {rows}) AS n")
+    format!(
+        "INSERT INTO {table} (article_id, payload) SELECT n::text, {PAYLOAD} FROM generate_series(1, {rows}) AS n"
+    )
 }

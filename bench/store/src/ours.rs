@@ -52,8 +52,7 @@ pub(crate) async fn drain(store: &Arc<dyn WorkStore>, load: Load) -> anyhow::Res
 }
 
 async fn work(store: Arc<dyn WorkStore>, worker: String, batch: u32) -> anyhow::Result<u64> {
-    let claim =
-        Claim { worker, limit: batch, lease: Duration::from_secs(20), take_over: TakeOver::Expired };
+    let claim = Claim { worker, limit: batch, lease: Duration::from_secs(20), take_over: TakeOver::Expired };
     let mut settled = Vec::new();
     let mut events = 0;
     loop {

@@ -18,8 +18,16 @@ use crate::ours::Ours;
 use crate::stage::{Hand, Stage, tidy_postgres};
 
 const WORKERS: usize = 2;
-const HEADINGS: [&str; 8] =
-    ["load", "ours", "raw, two statements", "raw, one statement", "ours ÷ better raw", "µs: ours", "two", "one"];
+const HEADINGS: [&str; 8] = [
+    "load",
+    "ours",
+    "raw, two statements",
+    "raw, one statement",
+    "ours ÷ better raw",
+    "µs: ours",
+    "two",
+    "one",
+];
 
 /// Compares at every batch size and prints the table.
 pub(crate) async fn measure(args: &Args, scratch: &Scratch) -> anyhow::Result<Vec<Target>> {
@@ -28,7 +36,9 @@ pub(crate) async fn measure(args: &Args, scratch: &Scratch) -> anyhow::Result<Ve
         thousands(args.rows.into()),
         args.rounds
     );
-    Hand::Postgres(scratch.connect().await?).run(&[include_str!("../sql/postgres/schema.sql").to_owned()]).await?;
+    Hand::Postgres(scratch.connect().await?)
+        .run(&[include_str!("../sql/postgres/schema.sql").to_owned()])
+        .await?;
     let mut table = Table::new(&HEADINGS);
     let mut targets = Vec::new();
     for load in Load::all(WORKERS) {

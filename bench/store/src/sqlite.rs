@@ -37,7 +37,9 @@ pub(crate) async fn measure(args: &Args) -> anyhow::Result<Vec<Target>> {
     let mut table = Table::new(&["load", "ours", "raw, one transaction", "ours ÷ raw", "µs: ours", "raw"]);
     let mut targets = Vec::new();
     let raw_file = folder.path().join("raw.db");
-    Hand::Sqlite(connect(&raw_file).await?).run(&[include_str!("../sql/sqlite/schema.sql").to_owned()]).await?;
+    Hand::Sqlite(connect(&raw_file).await?)
+        .run(&[include_str!("../sql/sqlite/schema.sql").to_owned()])
+        .await?;
     for load in Load::all(1) {
         let mut contestants: Vec<Box<dyn Contestant>> = vec![
             Box::new(ours(args.rows, &folder.path().join("ours.db"), load).await?),
@@ -150,15 +152,16 @@ async fn work(
     }
 }
 
-/// `[[id,lease],…]`
+/// `{"id":lease,…}`
 fn json(events: &[Event]) -> String {
-    let pairs = events.iter().map(|event| format!("[{},{}]", event.id, event.lease));
-    format!("[{}]", pairs.collect::<Vec<_>>().join(","))
+    let members = events.iter().map(|event| format!("\"{}\":{}", event.id, event.lease));
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
 /// Milliseconds since 1970.
 fn now() -> anyhow::Result<i64> {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).context("the clock is before 1970")?;
+    let since =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).context("the clock is before 1970")?;
     Ok(i64::try_from(since.as_millis())?)
 }
 

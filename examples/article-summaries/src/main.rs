@@ -90,8 +90,10 @@ async fn main() -> anyhow::Result<()> {
 
     println!("A faster model, and a plain UPDATE:");
     summarizer.is_fast.store(true, Ordering::Relaxed);
-    let pool = SqlitePool::connect_with(url.parse::<SqliteConnectOptions>().context("a sqlite: address")?).await?;
-    let requeue = "UPDATE summarize_job_queue SET status = 'pending', retry_count = 0 WHERE article_id = 'article-7'";
+    let pool =
+        SqlitePool::connect_with(url.parse::<SqliteConnectOptions>().context("a sqlite: address")?).await?;
+    let requeue =
+        "UPDATE summarize_job_queue SET status = 'pending', retry_count = 0 WHERE article_id = 'article-7'";
     sqlx::query(requeue).execute(&pool).await?;
     until_idle(&jobs).await?;
     engine.stop().await;

@@ -41,7 +41,10 @@ impl Warehouse {
     fn ship(&self, event: &Event) -> Result<(), Failure> {
         let order = String::from_utf8_lossy(&event.payload);
         if order.contains("unicorn") && !self.stock_corrected.load(Ordering::Relaxed) {
-            return Err(Failure::permanent("OutOfStock", format!("order {}: no unicorns in stock", event.key)));
+            return Err(Failure::permanent(
+                "OutOfStock",
+                format!("order {}: no unicorns in stock", event.key),
+            ));
         }
         // At-least-once: the warehouse deduplicates by `event.origin`, which a redrive keeps.
         println!("  shipped order {} (idempotency key {}): {order}", event.key, event.origin);
@@ -52,7 +55,11 @@ impl Warehouse {
 /// Places an order: the business row and its event, in one transaction.
 async fn place_order(pool: &SqlitePool, outbox: &Outbox, id: i64, item: &str) -> anyhow::Result<()> {
     let mut transaction = pool.begin().await?;
-    sqlx::query("INSERT INTO orders (id, item) VALUES ($1, $2)").bind(id).bind(item).execute(&mut *transaction).await?;
+    sqlx::query("INSERT INTO orders (id, item) VALUES ($1, $2)")
+        .bind(id)
+        .bind(item)
+        .execute(&mut *transaction)
+        .await?;
     let event = NewEvent {
         event_type: "OrderCreated".to_owned(),
         aggregate_type: "Order".to_owned(),
@@ -75,8 +82,11 @@ async fn main() -> anyhow::Result<()> {
     let outbox = Arc::new(Outbox::new(Database::connect(&url).await?, OutboxOptions::new("orders"))?);
     outbox.migrate().await?;
     // The application's own connections, to the same database.
-    let pool = SqlitePool::connect_with(url.parse::<SqliteConnectOptions>().context("a sqlite: address")?).await?;
-    sqlx::query("CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, item TEXT NOT NULL)").execute(&pool).await?;
+    let pool =
+        SqlitePool::connect_with(url.parse::<SqliteConnectOptions>().context("a sqlite: address")?).await?;
+    sqlx::query("CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, item TEXT NOT NULL)")
+        .execute(&pool)
+        .await?;
 
     let warehouse = Arc::new(Warehouse::default());
     let routes = HashMap::from([("OrderCreated".to_owned(), Route::new("warehouse", warehouse.clone()))]);

@@ -1,4 +1,5 @@
+-- $1: {"id":lease,…}, which SQLite takes apart quicker than rows.
 UPDATE raw_event AS t
 SET processed = 1
 FROM json_each($1) AS s
-WHERE t.id = s.value ->> 0 AND t.lease = s.value ->> 1 AND NOT t.processed
+WHERE t.id = CAST(s.key AS INTEGER) AND t.lease = s.value AND NOT t.processed
