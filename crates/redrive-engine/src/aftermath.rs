@@ -40,9 +40,11 @@ pub(crate) struct Terms {
 
 impl Aftermath {
     /// On which terms to claim now.
-    pub(crate) fn terms(&self, now: Instant) -> Terms {
+    pub(crate) fn terms(&self, now: Instant, lease: Duration) -> Terms {
         let state = self.state();
-        let patient = state.patient_until.is_some_and(|until| now < until);
+        // Whoever asks first once the store is back does not know yet that it is.
+        let long_away = state.failing_since.is_some_and(|since| is_long(now.duration_since(since), lease));
+        let patient = long_away || state.patient_until.is_some_and(|until| now < until);
         Terms {
             take_over: if patient { TakeOver::Never } else { TakeOver::Expired },
             asked: now,
@@ -61,8 +63,7 @@ impl Aftermath {
     pub(crate) fn answered(&self, asked: Instant, now: Instant, lease: Duration) {
         let mut state = self.state();
         let away = now.duration_since(state.failing_since.take().unwrap_or(asked));
-        // Holders extend at every third of a lease.
-        if away >= lease / 2 {
+        if is_long(away, lease) {
             state.patient_until = Some(now + lease);
             state.left_behind_until = Some(now + lease);
         }
@@ -87,6 +88,11 @@ impl Aftermath {
     }
 }
 
+/// Whether leases may have run out meanwhile. Holders extend them at every third of a lease.
+fn is_long(away: Duration, lease: Duration) -> bool {
+    away >= lease / 2
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,7 +112,7 @@ mod tests {
     fn without_an_outage_expired_leases_are_taken_over_and_counted() {
         let (aftermath, now) = (Aftermath::default(), Instant::now());
         aftermath.answered(now, now + MOMENT, LEASE);
-        let terms = aftermath.terms(now);
+        let terms = aftermath.terms(now, LEASE);
         assert_eq!(terms.take_over, TakeOver::Expired);
         assert!(!aftermath.excuses(terms));
     }
@@ -114,14 +120,22 @@ mod tests {
     #[test]
     fn after_a_long_outage_holders_get_the_time_of_a_lease() {
         let (aftermath, back) = after_an_outage_of(LEASE * 2);
-        assert_eq!(aftermath.terms(back).take_over, TakeOver::Never);
-        assert_eq!(aftermath.terms(back + LEASE).take_over, TakeOver::Expired);
+        assert_eq!(aftermath.terms(back, LEASE).take_over, TakeOver::Never);
+        assert_eq!(aftermath.terms(back + LEASE, LEASE).take_over, TakeOver::Expired);
+    }
+
+    #[test]
+    fn the_first_to_ask_after_a_long_outage_takes_nothing_over() {
+        let (aftermath, begun) = (Aftermath::default(), Instant::now());
+        aftermath.failed(begun, begun + MOMENT, LEASE);
+        assert_eq!(aftermath.terms(begun + MOMENT, LEASE).take_over, TakeOver::Expired);
+        assert_eq!(aftermath.terms(begun + LEASE, LEASE).take_over, TakeOver::Never);
     }
 
     #[test]
     fn a_short_outage_delays_no_take_over_but_excuses() {
         let (aftermath, back) = after_an_outage_of(LEASE / 4);
-        let terms = aftermath.terms(back);
+        let terms = aftermath.terms(back, LEASE);
         assert_eq!(terms.take_over, TakeOver::Expired);
         assert!(aftermath.excuses(terms));
     }
@@ -130,7 +144,7 @@ mod tests {
     fn a_call_that_hung_is_an_outage() {
         let (aftermath, asked) = (Aftermath::default(), Instant::now());
         aftermath.answered(asked, asked + LEASE, LEASE);
-        let terms = aftermath.terms(asked + LEASE);
+        let terms = aftermath.terms(asked + LEASE, LEASE);
         assert_eq!(terms.take_over, TakeOver::Never);
         assert!(aftermath.excuses(terms));
     }
@@ -138,12 +152,12 @@ mod tests {
     #[test]
     fn the_excuse_ends_with_a_look_that_found_everything() {
         let (aftermath, back) = after_an_outage_of(LEASE * 2);
-        let early = aftermath.terms(back + LEASE / 2);
+        let early = aftermath.terms(back + LEASE / 2, LEASE);
         aftermath.found_all(early);
-        assert!(aftermath.excuses(aftermath.terms(back + LEASE)), "leases had not run out then");
-        let (late, beside) = (aftermath.terms(back + LEASE), aftermath.terms(back + LEASE));
+        assert!(aftermath.excuses(aftermath.terms(back + LEASE, LEASE)), "leases had not run out then");
+        let (late, beside) = (aftermath.terms(back + LEASE, LEASE), aftermath.terms(back + LEASE, LEASE));
         aftermath.found_all(late);
         assert!(aftermath.excuses(beside), "what was asked for meanwhile is excused, too");
-        assert!(!aftermath.excuses(aftermath.terms(back + LEASE)));
+        assert!(!aftermath.excuses(aftermath.terms(back + LEASE, LEASE)));
     }
 }

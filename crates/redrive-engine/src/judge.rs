@@ -1,5 +1,6 @@
 //! The judge: an outcome in, a settlement out. No I/O.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -62,6 +63,14 @@ pub(crate) fn judge(
     }
 }
 
+/// Whether its last attempt ended with its worker, and one more such end would make it a dead letter.
+pub(crate) fn is_on_trial(policy: &Policy, record: &Record) -> bool {
+    let Some(last) = record.history.attempts().last() else { return false };
+    let again = Failure::interrupted();
+    let verdict = || limited(policy, record).decide(&again, record.retry_count, 0);
+    last.kind == again.kind && !matches!(verdict(), Verdict::Retry { .. })
+}
+
 /// Judges a failure by the policy alone.
 pub(crate) fn sentence(
     pipeline: &str,
@@ -71,15 +80,19 @@ pub(crate) fn sentence(
     failure: Failure,
 ) -> Settlement {
     let seed = (event.id.0 as u64).wrapping_mul(31).wrapping_add(u64::from(record.retry_count));
-    let policy = match record.max_retries {
-        Some(limit) => &policy.clone().with_attempts(limit),
-        None => policy,
-    };
-    let verdict = policy.decide(&failure, record.retry_count, seed);
+    let verdict = limited(policy, &record).decide(&failure, record.retry_count, seed);
     let failed = Failed::new(pipeline, &record.join(event), failure, Timestamp::now());
     match verdict {
         Verdict::Retry { after } => Settlement::Retry { after, failed },
         Verdict::Bury | Verdict::Park => Settlement::Dead { failed },
+    }
+}
+
+/// The policy with the limit of the row's own, where it has one.
+fn limited<'a>(policy: &'a Policy, record: &Record) -> Cow<'a, Policy> {
+    match record.max_retries {
+        Some(limit) => Cow::Owned(policy.clone().with_attempts(limit)),
+        None => Cow::Borrowed(policy),
     }
 }
 

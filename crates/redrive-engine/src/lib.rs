@@ -9,6 +9,7 @@
 //! | [`breaker`] | an outage is not poison |
 //! | [`Remote`] | the same for workers elsewhere, over HTTP |
 //! | `aftermath` | an outage of the store is nobody's failed attempt |
+//! | `trial` | only the deadly event is buried, not its neighbours |
 //! | `slots` | so many handlers at a time, panics and time-outs contained |
 //! | `watch` | thresholds, reports, gauges |
 //! | [`auto_redrive`] | policies that redrive by themselves |
@@ -24,6 +25,7 @@ mod pipeline;
 mod remote;
 mod routes;
 mod slots;
+mod trial;
 mod watch;
 mod witness;
 mod worker;

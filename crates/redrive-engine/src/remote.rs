@@ -52,7 +52,7 @@ impl Remote {
             return Ok(Vec::new());
         }
         let worker = worker.chars().filter(|c| *c != '\0').take(100).collect();
-        let terms = self.pipeline.aftermath.terms(Instant::now());
+        let terms = self.pipeline.aftermath.terms(Instant::now(), self.pipeline.pace.lease);
         let claim = Claim { worker, limit, lease, take_over: terms.take_over };
         let turn = self.heard(self.pipeline.store.turn(&mut Vec::new(), Some(&claim))).await?;
         if turn.claimed.len() < limit as usize {

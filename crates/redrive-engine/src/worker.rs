@@ -8,24 +8,28 @@
 //! burns nobody's attempts (outcomes wait in memory until it is back, and its aftermath is excused); a
 //! stop finishes or hands back everything in hand.
 
+mod admission;
+mod stop;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redrive_core::event::{Event, WorkId};
 use redrive_core::failure::Failure;
-use redrive_core::lease::{Lease, Settlement, Work};
+use redrive_core::lease::{Lease, Settlement};
 use redrive_store::{Claim, Turn};
-use tokio::time::{Instant as Tick, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant as Tick, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::aftermath::Terms;
 use crate::agenda::Agenda;
-use crate::breaker::{Admission, Change};
+use crate::breaker::Change;
 use crate::judge::{self, Record};
 use crate::pipeline::Pipeline;
 use crate::routes::{Route, Routes};
 use crate::slots::{Outcome, Slots, Task};
+use crate::trial::Seat;
 use crate::witness::{About, Witness};
 
 /// How long to wait before a store that failed is asked again.
@@ -33,8 +37,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// When an answer of the store is given up: a server that vanished without a word never sends one.
 const GIVE_UP: Duration = Duration::from_secs(60);
-/// What is left to settle at a stop gets this long, even when handlers used up all the time.
-const LAST_TRY: Duration = Duration::from_secs(1);
 
 /// One worker of a pipeline.
 pub(crate) struct Worker {
@@ -45,12 +47,22 @@ pub(crate) struct Worker {
     slots: Slots,
     witness: Witness,
     /// What was claimed and not settled yet.
-    hand: HashMap<WorkId, (Lease, Record)>,
+    hand: HashMap<WorkId, Held>,
+    /// What is tried alone, as soon as the others are handed back for good.
+    on_trial: Option<Task>,
     /// What has been judged and is to be settled with the next turn.
     judged: Vec<(Lease, Settlement)>,
     agenda: Agenda,
     /// How long to wait before the store is asked again; zero while it answers.
     pause: Duration,
+}
+
+/// What was claimed and not settled yet.
+struct Held {
+    lease: Lease,
+    record: Record,
+    /// For what is tried alone.
+    seat: Option<Seat>,
 }
 
 impl Worker {
@@ -71,6 +83,7 @@ impl Worker {
             slots,
             witness,
             hand: HashMap::new(),
+            on_trial: None,
             judged: Vec::new(),
             agenda,
             pause: Duration::ZERO,
@@ -142,7 +155,7 @@ impl Worker {
             Change::Closed => self.witness.handler_back(route),
         }
         // Not in hand any more: somebody took it over, and their outcome counts.
-        let Some((lease, record)) = self.hand.remove(&event.id) else { return };
+        let Some(Held { lease, record, .. }) = self.hand.remove(&event.id) else { return };
         let about = self.witness.about(&event, record.retry_count);
         let settlement =
             judge::judge(&self.pipeline.name, &self.pipeline.policy, route, (event, record), result);
@@ -160,7 +173,7 @@ impl Worker {
     /// Settles what is judged and claims anew.
     async fn turn(&mut self) {
         let asked = Instant::now();
-        let terms = self.pipeline.aftermath.terms(asked);
+        let terms = self.pipeline.aftermath.terms(asked, self.pipeline.pace.lease);
         let claim = self.claim(terms);
         let turn = self.pipeline.store.turn(&mut self.judged, claim.as_ref());
         match timeout(GIVE_UP, turn).await {
@@ -196,6 +209,7 @@ impl Worker {
             tracing::warn!(pipeline = %self.pipeline.name, %work, "lease lost: another worker took it over");
         }
         self.witness.settled(&turn.lost);
+        self.start_trial();
         let Some((claim, terms)) = asked_for else { return };
         let full = turn.claimed.len() >= claim.limit as usize;
         self.agenda.looked(full);
@@ -205,61 +219,9 @@ impl Worker {
         }
     }
 
-    fn begin(&mut self, claimed: Vec<(Lease, Work)>, terms: Terms) {
-        let excused = self.pipeline.aftermath.excuses(terms);
-        let mut tasks: Vec<Task> = Vec::new();
-        for (lease, mut work) in claimed {
-            work.interrupted &= !excused;
-            let Some((route, event)) = self.admit(lease, work) else { continue };
-            let fits = |task: &&mut Task| {
-                task.route.name() == route.name() && task.events.len() < route.handler().max_batch()
-            };
-            match tasks.last_mut().filter(fits) {
-                Some(task) => task.events.push(event),
-                None => tasks.push(Task { route, events: vec![event] }),
-            }
-        }
-        tasks.into_iter().for_each(|task| self.slots.start(task));
-    }
-
-    /// Takes work in hand, unless it can be judged without being handled.
-    fn admit(&mut self, lease: Lease, work: Work) -> Option<(Route, Event)> {
-        if let Some((held, _)) = self.hand.get_mut(&lease.work()) {
-            // Our own lease had run out before we could extend it, and the handler is still at it.
-            *held = lease;
-            return None;
-        }
-        let interrupted = work.interrupted;
-        let (event, record) = Record::split(work);
-        if interrupted {
-            self.fail(lease, event, record, Failure::interrupted());
-            return None;
-        }
-        let Some(route) = self.routes.find(&event.event_type).cloned() else {
-            let failure = Failure::unhandled(&event.event_type);
-            self.fail(lease, event, record, failure);
-            return None;
-        };
-        let admission = route.breaker().admit(event.id, Instant::now());
-        if let Admission::After(after) = admission {
-            let about = self.witness.about(&event, record.retry_count);
-            let after = judge::spread(after, event.id.0);
-            self.settle_later(lease, Settlement::Release { after }, about);
-            return None;
-        }
-        self.hand.insert(event.id, (lease, record));
-        Some((route, event))
-    }
-
-    fn fail(&mut self, lease: Lease, event: Event, record: Record, failure: Failure) {
-        let about = self.witness.about(&event, record.retry_count);
-        let settlement = judge::sentence(&self.pipeline.name, &self.pipeline.policy, event, record, failure);
-        self.settle_later(lease, settlement, about);
-    }
-
     async fn heartbeat(&mut self) {
         self.agenda.heartbeat_done();
-        let mut leases: Vec<&mut Lease> = self.hand.values_mut().map(|(lease, _)| lease).collect();
+        let mut leases: Vec<&mut Lease> = self.hand.values_mut().map(|held| &mut held.lease).collect();
         // What is judged but could not be settled yet is still ours to keep.
         leases.extend(self.judged.iter_mut().map(|(lease, _)| lease));
         if leases.is_empty() {
@@ -324,60 +286,6 @@ impl Worker {
                     self.witness.forget(work);
                 }
             }
-        }
-    }
-
-    /// Stops: hands back what was not begun, waits for what runs, hands back what does not end.
-    async fn finish(&mut self) {
-        let deadline = Tick::now() + self.pipeline.pace.grace;
-        for event in self.slots.take_waiting() {
-            self.hand_back(event.id);
-        }
-        self.see_off(deadline).await;
-        self.slots.stop();
-        self.judge_finished();
-        let left: Vec<WorkId> = self.hand.keys().copied().collect();
-        left.into_iter().for_each(|work| self.hand_back(work));
-        self.settle_rest(deadline.max(Tick::now() + LAST_TRY)).await;
-    }
-
-    /// Waits for the handlers that run.
-    async fn see_off(&mut self, deadline: Tick) {
-        while !self.hand.is_empty() {
-            tokio::select! {
-                outcome = self.slots.finished() => self.judge_all(outcome),
-                () = sleep_until(self.agenda.next_heartbeat()) => self.heartbeat().await,
-                () = sleep_until(deadline) => return,
-            }
-            self.judge_finished();
-        }
-    }
-
-    /// Settles what is left, as long as there is time.
-    async fn settle_rest(&mut self, deadline: Tick) {
-        if timeout_at(deadline, self.settle_all()).await.is_err() {
-            tracing::error!(
-                pipeline = %self.pipeline.name,
-                worker = %self.name,
-                "stopped before everything was settled, as the store did not answer: leases run out"
-            );
-        }
-    }
-
-    async fn settle_all(&mut self) {
-        while !self.judged.is_empty() {
-            match self.pipeline.store.turn(&mut self.judged, None).await {
-                Ok(turn) => self.witness.settled(&turn.lost),
-                Err(error) if error.is_unavailable() => tokio::time::sleep(FIRST_PAUSE).await,
-                Err(_) => self.settle_one_by_one().await,
-            }
-        }
-        self.witness.settled(&[]);
-    }
-
-    fn hand_back(&mut self, work: WorkId) {
-        if let Some((lease, _)) = self.hand.remove(&work) {
-            self.judged.push((lease, Settlement::Release { after: Duration::ZERO }));
         }
     }
 }

@@ -1,0 +1,98 @@
+//! What becomes of work that was just claimed: most of it goes to a handler, some needs none.
+
+use std::time::{Duration, Instant};
+
+use redrive_core::event::Event;
+use redrive_core::failure::Failure;
+use redrive_core::lease::{Lease, Settlement, Work};
+
+use super::{Held, Worker};
+use crate::aftermath::Terms;
+use crate::breaker::Admission;
+use crate::judge::{self, Record};
+use crate::routes::Route;
+use crate::slots::Task;
+use crate::trial;
+
+/// How long an event that must be tried alone waits while another one is.
+const TRIAL_PAUSE: Duration = Duration::from_millis(500);
+
+impl Worker {
+    /// Begins with what was claimed on these terms.
+    pub(super) fn begin(&mut self, claimed: Vec<(Lease, Work)>, terms: Terms) {
+        let excused = self.pipeline.aftermath.excuses(terms);
+        let mut tasks: Vec<Task> = Vec::new();
+        for (lease, mut work) in claimed {
+            work.interrupted &= !excused;
+            let Some((route, event)) = self.admit(lease, work) else { continue };
+            if self.hand.get(&event.id).is_some_and(|held| held.seat.is_some()) {
+                self.on_trial = Some(Task { route, events: vec![event] });
+                continue;
+            }
+            let fits = |task: &&mut Task| {
+                task.route.name() == route.name() && task.events.len() < route.handler().max_batch()
+            };
+            match tasks.last_mut().filter(fits) {
+                Some(task) => task.events.push(event),
+                None => tasks.push(Task { route, events: vec![event] }),
+            }
+        }
+        tasks.into_iter().for_each(|task| self.slots.start(task));
+        if self.judged.is_empty() {
+            self.start_trial();
+        }
+    }
+
+    /// Tries what is on trial, now that nothing else that was is ours any more, should it be deadly.
+    pub(super) fn start_trial(&mut self) {
+        let held = |task: &Task| task.events.iter().all(|event| self.hand.contains_key(&event.id));
+        if let Some(task) = self.on_trial.take().filter(held) {
+            self.slots.start(task);
+        }
+    }
+
+    /// Takes work in hand, unless it can be judged without being handled.
+    fn admit(&mut self, lease: Lease, work: Work) -> Option<(Route, Event)> {
+        if let Some(held) = self.hand.get_mut(&lease.work()) {
+            // Our own lease had run out before we could extend it, and the handler is still at it.
+            held.lease = lease;
+            return None;
+        }
+        let interrupted = work.interrupted;
+        let (event, record) = Record::split(work);
+        if interrupted {
+            self.fail(lease, event, record, Failure::interrupted());
+            return None;
+        }
+        let Some(route) = self.routes.find(&event.event_type).cloned() else {
+            let failure = Failure::unhandled(&event.event_type);
+            self.fail(lease, event, record, failure);
+            return None;
+        };
+        let on_trial = judge::is_on_trial(&self.pipeline.policy, &record);
+        let seat = on_trial.then(trial::enter).flatten();
+        if on_trial && seat.is_none() {
+            self.put_off(lease, &event, &record, TRIAL_PAUSE);
+            return None;
+        }
+        let admission = route.breaker().admit(event.id, Instant::now());
+        if let Admission::After(after) = admission {
+            self.put_off(lease, &event, &record, after);
+            return None;
+        }
+        self.hand.insert(event.id, Held { lease, record, seat });
+        Some((route, event))
+    }
+
+    fn put_off(&mut self, lease: Lease, event: &Event, record: &Record, after: Duration) {
+        let about = self.witness.about(event, record.retry_count);
+        let after = judge::spread(after, event.id.0);
+        self.settle_later(lease, Settlement::Release { after }, about);
+    }
+
+    fn fail(&mut self, lease: Lease, event: Event, record: Record, failure: Failure) {
+        let about = self.witness.about(&event, record.retry_count);
+        let settlement = judge::sentence(&self.pipeline.name, &self.pipeline.policy, event, record, failure);
+        self.settle_later(lease, settlement, about);
+    }
+}

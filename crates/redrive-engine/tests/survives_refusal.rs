@@ -1,0 +1,122 @@
+//! A store that refuses one settlement, or is away while workers elsewhere hold leases: nobody else is
+//! kept waiting, and nobody's attempts are burnt.
+#![allow(clippy::unwrap_used, reason = "helpers fail as the tests do")]
+
+mod common;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use common::{event, eventually, outbox};
+use redrive_core::backoff::Backoff;
+use redrive_core::dead_letter::PipelineKind;
+use redrive_core::event::{Event, WorkId};
+use redrive_core::failure::Failure;
+use redrive_core::handler::Handler;
+use redrive_core::lease::{Lease, Settlement, Work};
+use redrive_core::policy::Policy;
+use redrive_engine::{Engine, Pace, Pipeline, Remote, Reported, Route, Routes, WatchOptions};
+use redrive_store::{Claim, Dialect, Error, Outbox, Turn, WorkStore};
+use redrive_testkit::{TestDatabase, sqlite};
+
+/// A real store that refuses to settle one event, and can be switched off.
+struct Faulty {
+    store: Arc<Outbox>,
+    refuses: Option<WorkId>,
+    off: AtomicBool,
+}
+
+impl Faulty {
+    async fn over(database: &TestDatabase, events: usize) -> (Self, Vec<WorkId>) {
+        let store = Arc::new(outbox(database).await);
+        store.migrate().await.unwrap();
+        let ids = store.append(vec![event(); events]).await.unwrap();
+        (Self { store, refuses: None, off: AtomicBool::new(false) }, ids)
+    }
+
+    fn answers(&self) -> Result<(), Error> {
+        let error = || Error::Unavailable { dialect: Dialect::Sqlite, source: sqlx::Error::PoolTimedOut };
+        if self.off.load(Ordering::Relaxed) { Err(error()) } else { Ok(()) }
+    }
+}
+
+#[async_trait]
+impl WorkStore for Faulty {
+    async fn turn(
+        &self,
+        settled: &mut Vec<(Lease, Settlement)>,
+        claim: Option<&Claim>,
+    ) -> Result<Turn, Error> {
+        self.answers()?;
+        if settled.iter().any(|(lease, _)| Some(lease.work()) == self.refuses) {
+            return Err(Error::Rejected { dialect: Dialect::Sqlite, source: sqlx::Error::RowNotFound });
+        }
+        self.store.turn(settled, claim).await
+    }
+
+    async fn extend(&self, leases: &mut [&mut Lease], lease: Duration) -> Result<Vec<WorkId>, Error> {
+        self.answers()?;
+        self.store.extend(leases, lease).await
+    }
+
+    async fn recall(&self, lease: &Lease) -> Result<Option<Work>, Error> {
+        self.answers()?;
+        self.store.recall(lease).await
+    }
+
+    async fn backlog(&self) -> Result<u64, Error> {
+        self.answers()?;
+        self.store.backlog().await
+    }
+}
+
+struct Fine;
+
+#[async_trait]
+impl Handler for Fine {
+    async fn handle(&self, batch: &[Event]) -> Vec<Result<(), Failure>> {
+        vec![Ok(()); batch.len()]
+    }
+}
+
+fn pipeline(store: &Arc<Faulty>, lease: Duration) -> Pipeline {
+    let backoff = Backoff::new(Duration::from_millis(1), 1.0, Duration::from_millis(1)).unwrap();
+    let (letters, policy) = (Arc::clone(&store.store), Policy::new(6, backoff));
+    let pace = Pace { lease, poll_interval: Duration::from_millis(50), batch_size: 1, ..Pace::default() };
+    Pipeline::new("orders", PipelineKind::Outbox, store.clone(), letters, policy).at(pace)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settlement_that_is_refused_keeps_nobody_else_waiting() {
+    let database = sqlite();
+    let (mut store, ids) = Faulty::over(&database, 5).await;
+    store.refuses = Some(ids[0]);
+    let store = Arc::new(store);
+    let routes = HashMap::from([("OrderCreated".to_owned(), Route::new("fine", Arc::new(Fine)))]);
+    let pipeline = pipeline(&store, Duration::from_secs(60)).handled_by(Routes::ByType(routes));
+    let engine = Engine::new();
+    engine.start(&Arc::new(pipeline), WatchOptions::default());
+    let settled = || async { store.backlog().await.unwrap() == 1 };
+    eventually(Duration::from_secs(10), "all but the refused one are settled", settled).await;
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_elsewhere_keeps_its_lease_when_the_store_was_away_for_longer() {
+    let lease = Duration::from_millis(300);
+    let database = sqlite();
+    let (store, ids) = Faulty::over(&database, 1).await;
+    let store = Arc::new(store);
+    let remote = Remote::new(Arc::new(pipeline(&store, lease)));
+    let claimed = remote.claim("holder", 1, lease).await.unwrap();
+    store.off.store(true, Ordering::Relaxed);
+    let fence = claimed[0].0.fence();
+    assert!(remote.heartbeat(ids[0], fence, lease).await.is_err());
+    tokio::time::sleep(lease * 3 / 2).await;
+    store.off.store(false, Ordering::Relaxed);
+    assert!(remote.claim("other", 1, lease).await.unwrap().is_empty(), "the holder could not extend it");
+    assert_eq!(remote.complete(ids[0], fence).await.unwrap(), Reported::Accepted);
+}
