@@ -49,24 +49,8 @@ pub async fn race(contestants: &mut [Box<dyn Contestant>], rounds: usize) -> any
 
 async fn one_round(contestant: &mut dyn Contestant, rates: &mut Rates) -> anyhow::Result<()> {
     contestant.prepare().await?;
-    let before = switches();
     let (started, spent) = (Instant::now(), processor::spent()?);
     let events = contestant.run().await?;
     rates.push(events, started.elapsed(), processor::spent()? - spent);
-    let after = switches();
-    eprintln!("DEV {} switches/event {:.3} user {:.2} sys {:.2}", contestant.name(), (after.0 - before.0) / events as f64, (after.1-before.1)/ events as f64, (after.2-before.2)/ events as f64);
     contestant.check().await
-}
-
-fn switches() -> (f64, f64, f64) {
-    let mut sum = 0.0;
-    for task in std::fs::read_dir("/proc/self/task").expect("tasks").flatten() {
-        let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
-        for line in status.lines().filter(|line| line.starts_with("voluntary_ctxt")) {
-            sum += line.split_whitespace().nth(1).and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0);
-        }
-    }
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let f: Vec<f64> = stat.rsplit_once(')').map(|x| x.1).unwrap_or("").split_whitespace().skip(11).take(2).map(|x| x.parse().unwrap_or(0.0) ).collect();
-    (sum, f[0]*1e4, f[1]*1e4)
 }

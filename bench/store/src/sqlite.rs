@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use async_trait::async_trait;
@@ -11,7 +11,6 @@ use bench_harness::{Contestant, Ratio, Table, Target, file_system, race, thousan
 use redrive_store::{Database, Outbox, OutboxOptions, Processed};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous};
 use sqlx::{Connection as _, Executor as _, Row as _, SqliteConnection};
-use time::PrimitiveDateTime;
 
 use crate::Args;
 use crate::events::fill_sqlite;
@@ -139,7 +138,9 @@ async fn work(
         if !settled.is_empty() {
             sqlx::query(settle).bind(settled).execute(&mut connection).await?;
         }
-        let claim = sqlx::query(include_str!("../sql/sqlite/claim.sql")).bind(batch);
+        let now = now()?;
+        let claim = sqlx::query(include_str!("../sql/sqlite/claim.sql"));
+        let claim = claim.bind(now + 20_000).bind(now).bind(batch);
         let events = claim.try_map(|row| Event::read(&row)).fetch_all(&mut connection).await?;
         connection.execute(sqlx::raw_sql("COMMIT")).await?;
         if events.is_empty() {
@@ -157,17 +158,24 @@ fn json(events: &[Event]) -> String {
     format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
+/// Milliseconds since 1970.
+fn now() -> anyhow::Result<i64> {
+    let since =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).context("the clock is before 1970")?;
+    Ok(i64::try_from(since.as_millis())?)
+}
+
 /// A claimed event, with everything that our store hands to a handler and the raw table has.
 #[expect(dead_code, reason = "read from the row as a handler would need it; this one does nothing")]
 struct Event {
     id: i64,
     lease: i64,
-    until: PrimitiveDateTime,
+    until: i64,
     event_type: String,
     aggregate_type: String,
     key: String,
     payload: Vec<u8>,
-    created_at: PrimitiveDateTime,
+    created_at: i64,
     retry_count: i32,
 }
 

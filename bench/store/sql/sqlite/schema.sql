@@ -1,15 +1,15 @@
--- Just what a lease with a fence needs, and the index that the claim reads. Times are text, as in our
--- own tables: a person can read them, and numbers would be quicker by a few percent only.
+-- Just what a lease with a fence needs, and the index that the claim reads. Times are numbers
+-- (milliseconds): the quickest way, if nobody has to read them.
 CREATE TABLE raw_event (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    event_type VARCHAR(100) NOT NULL,
-    aggregate_type VARCHAR(100),
-    aggregate_id VARCHAR(255),
+    id INTEGER PRIMARY KEY,
+    event_type TEXT NOT NULL,
+    aggregate_type TEXT,
+    aggregate_id TEXT,
     payload TEXT,
-    processed BOOLEAN NOT NULL DEFAULT FALSE,
-    retry_count INT NOT NULL DEFAULT 0,
-    created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    due_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    lease BIGINT NOT NULL DEFAULT 0
+    processed INTEGER NOT NULL DEFAULT 0,
+    retry_count INTEGER NOT NULL DEFAULT 0,
+    created_at INTEGER NOT NULL DEFAULT 0,
+    due_at INTEGER NOT NULL DEFAULT 0,
+    lease INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX raw_event_due ON raw_event (due_at, id) WHERE NOT processed;
