@@ -50,6 +50,20 @@ impl Error {
         matches!(self, Self::Unavailable { .. })
     }
 
+    /// What it means for the event that was being written.
+    #[must_use]
+    pub fn failure(&self) -> Failure {
+        match self {
+            Self::Unavailable { dialect, source } => {
+                // Whatever kept us from asking, it is not the event's fault.
+                Failure { class: Class::Transient, ..failure(*dialect, source) }
+            }
+            Self::Rejected { dialect, source } => failure(*dialect, source),
+            Self::Refused { .. } => Failure::permanent("Refused", self.to_string()),
+            Self::Setting(_) => Failure::unclassified("Setting", self.to_string()),
+        }
+    }
+
     /// Whether a transaction was undone because another one was in its way: it can be run again at once.
     fn is_conflict(&self) -> bool {
         let Self::Unavailable { dialect, source } = self else { return false };

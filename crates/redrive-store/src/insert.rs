@@ -183,7 +183,7 @@ fn transposed(columns: Vec<Column>) -> Vec<Vec<Value>> {
     (0..rows).map(|_| cells.iter_mut().filter_map(Iterator::next).collect()).collect()
 }
 
-fn from_arrays(columns: &[(&str, Kind)]) -> String {
+pub(crate) fn from_arrays(columns: &[(&str, Kind)]) -> String {
     let array = |(index, (_, kind)): (usize, &(&str, Kind))| {
         let of = match kind {
             Kind::Int | Kind::After => "bigint",
@@ -203,7 +203,7 @@ fn from_arrays(columns: &[(&str, Kind)]) -> String {
     format!("SELECT {cells} FROM unnest({arrays}) AS s({names})")
 }
 
-fn from_json(columns: &[(&str, Kind)]) -> String {
+pub(crate) fn from_json(columns: &[(&str, Kind)]) -> String {
     let cell = |(index, (_, kind)): (usize, &(&str, Kind))| match kind {
         Kind::After => {
             format!("strftime('%Y-%m-%d %H:%M:%f', 'now', ((value ->> {index}) / 1000000.0) || ' seconds')")

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`Database`] | an address and its connections |
 //! | [`Outbox`], [`Jobs`], [`FailedEvents`], [`Letters`] | tables that hold work and dead letters |
+//! | [`Target`] | the table that a persist pipeline saves in |
 //! | [`Operations`], [`Audit`] | what operators do, while they do it and afterwards |
 //! | [`WorkStore`] | the contract with the worker loop |
 //! | [`Memory`] | the same contract without a database |
@@ -35,6 +36,7 @@ mod schema;
 mod session;
 mod shape;
 mod statement;
+mod target;
 mod value;
 mod work;
 
@@ -51,4 +53,5 @@ pub use letters::{Letters, NewLetter};
 pub use memory::Memory;
 pub use operations::{Operation, OperationState, Operations};
 pub use outbox::{Ordering, Outbox, OutboxOptions, Processed};
+pub use target::{Record, Target, TargetOptions};
 pub use work::{Claim, TakeOver, Turn, WorkStore};

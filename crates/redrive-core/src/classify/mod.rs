@@ -11,6 +11,7 @@
 //! What no table knows is permanent where the system names data errors (the founding rule for
 //! SQLSTATE: anything else is bisected), and unclassified where nothing can be concluded.
 
+pub mod blame;
 pub mod exit;
 pub mod http;
 pub mod io;
