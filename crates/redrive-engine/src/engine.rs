@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auto_redrive::{self, Rule};
+use crate::persist::{Persistent, Persister};
 use crate::pipeline::{Bell, Pipeline};
 use crate::watch::{self, WatchOptions};
 use crate::worker::Worker;
@@ -43,6 +44,17 @@ impl Engine {
             }
         }
         self.tasks.spawn(watch::watch(Arc::clone(pipeline), watch, self.stop.child_token()));
+    }
+
+    /// Starts a persister: its writer, its schedules, and the watch over its failed events.
+    pub fn persist<E: Persistent>(&self, persister: &Persister<E>, watch: WatchOptions) {
+        let core = persister.core();
+        let stop = || self.stop.child_token();
+        let worker = worker_name(&core.pipeline().name, 1);
+        self.tasks.spawn(Arc::clone(core).write(stop()));
+        self.tasks.spawn(Arc::clone(core).reprocess(worker, stop()));
+        self.tasks.spawn(Arc::clone(core).clean_up(stop()));
+        self.tasks.spawn(watch::watch(Arc::clone(core.pipeline()), watch, stop()));
     }
 
     /// Wakes the pipeline when the database says that there is work (Postgres).

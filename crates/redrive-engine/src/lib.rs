@@ -11,6 +11,8 @@
 //! | `aftermath` | an outage of the store is nobody's failed attempt |
 //! | `trial` | only the deadly event is buried, not its neighbours |
 //! | `slots` | so many handlers at a time, panics and time-outs contained |
+//! | [`persist`] | write-behind persistence, with its own loop: batches, isolation, schedule |
+//! | `ladder` | where events go when nothing above takes them |
 //! | `watch` | thresholds, reports, gauges |
 //! | [`auto_redrive`] | policies that redrive by themselves |
 //! | [`handlers`] | HTTP, command and Kafka, for services in other languages |
@@ -21,6 +23,7 @@ mod agenda;
 mod engine;
 mod health;
 mod judge;
+mod ladder;
 mod pipeline;
 mod remote;
 mod routes;
@@ -34,9 +37,12 @@ pub mod alerts;
 pub mod auto_redrive;
 pub mod breaker;
 pub mod handlers;
+pub mod persist;
 
 pub use engine::Engine;
 pub use health::Health;
+pub use ladder::Rung;
+pub use persist::{PersistOptions, Persistent, Persister};
 pub use pipeline::{Bell, Pace, Pipeline, Switch};
 pub use remote::{Remote, Reported};
 pub use routes::{Route, Routes};

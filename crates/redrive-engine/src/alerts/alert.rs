@@ -8,6 +8,7 @@ use redrive_core::fingerprint::Fingerprint;
 use serde::{Serialize, Serializer};
 
 use super::inert::Inert;
+use crate::ladder::Rung;
 
 /// One thing that people are told.
 ///
@@ -29,6 +30,10 @@ pub enum Alert {
     HandlerDown(HandlerDown),
     /// A handler that was down is back.
     HandlerUp(HandlerUp),
+    /// A pipeline's events go somewhere else than before.
+    LadderMoved(LadderMoved),
+    /// Events were lost.
+    Dropped(Dropped),
     /// How a pipeline's unresolved letters are made up.
     Report(Report),
     /// What this channel was not told.
@@ -111,6 +116,30 @@ pub struct HandlerUp {
     pub pipeline: Inert,
     /// The handler's name.
     pub handler: Inert,
+}
+
+/// A pipeline's events go somewhere else than before: down the ladder, or up again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LadderMoved {
+    /// The pipeline.
+    pub pipeline: Inert,
+    /// Where they went.
+    pub from: Rung,
+    /// Where they go now.
+    pub to: Rung,
+    /// What the rung above said; empty on the way up.
+    pub why: Inert,
+}
+
+/// Events were lost: nothing could take them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Dropped {
+    /// The pipeline.
+    pub pipeline: Inert,
+    /// How many.
+    pub events: u64,
+    /// Why.
+    pub why: Inert,
 }
 
 /// How a pipeline's unresolved letters are made up.
@@ -201,8 +230,12 @@ impl Alert {
             | Self::MoreLetters(_)
             | Self::ThresholdReached(_)
             | Self::HandlerDown(_)
+            | Self::Dropped(_)
             | Self::HeldBack(_) => Severity::Warning,
-            Self::ThresholdRecovered(_) | Self::HandlerUp(_) | Self::Report(_) => Severity::Notice,
+            Self::LadderMoved(moved) if moved.to > moved.from => Severity::Warning,
+            Self::LadderMoved(_) | Self::ThresholdRecovered(_) | Self::HandlerUp(_) | Self::Report(_) => {
+                Severity::Notice
+            }
         }
     }
 
@@ -225,6 +258,8 @@ impl Alert {
                 | Self::ThresholdRecovered(_)
                 | Self::HandlerDown(_)
                 | Self::HandlerUp(_)
+                | Self::LadderMoved(_)
+                | Self::Dropped(_)
                 | Self::HeldBack(_)
         )
     }

@@ -12,7 +12,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::AlertService;
-use super::alert::{Alert, DeadLetterAlert, HandlerDown, HandlerUp, HeldBack, Level, Report};
+use super::alert::{
+    Alert, DeadLetterAlert, Dropped, HandlerDown, HandlerUp, HeldBack, LadderMoved, Level, Report,
+};
 use super::channel::Channel;
 use super::crossings::{Crossing, Crossings};
 use super::delivery::{Delivery, Health};
@@ -142,6 +144,14 @@ impl AlertService for Dispatcher {
         if state.down.remove(&(handler.pipeline.clone(), handler.handler.clone())) {
             state.emit(Alert::HandlerUp(handler));
         }
+    }
+
+    fn ladder_moved(&self, moved: LadderMoved) {
+        self.shared.lock().emit(Alert::LadderMoved(moved));
+    }
+
+    fn dropped(&self, dropped: Dropped) {
+        self.shared.lock().emit(Alert::Dropped(dropped));
     }
 
     /// A report without letters has nothing to say and is not sent.

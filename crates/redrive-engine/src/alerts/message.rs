@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::alert::{
-    Alert, DeadLetterAlert, Grouping, HandlerDown, HandlerUp, HeldBack, Level, MoreLetters, Report,
+    Alert, DeadLetterAlert, Dropped, Grouping, HandlerDown, HandlerUp, HeldBack, LadderMoved, Level,
+    MoreLetters, Report,
 };
 
 /// How many event types a report lists.
@@ -28,6 +29,8 @@ impl Message {
             Alert::ThresholdRecovered(level) => recovered(level),
             Alert::HandlerDown(handler) => handler_down(handler),
             Alert::HandlerUp(handler) => handler_up(handler),
+            Alert::LadderMoved(moved) => ladder_moved(moved),
+            Alert::Dropped(lost) => dropped(lost),
             Alert::Report(report) => summary(report),
             Alert::HeldBack(held) => held_back(held),
         }
@@ -109,6 +112,25 @@ fn handler_down(handler: &HandlerDown) -> Message {
 
 fn handler_up(handler: &HandlerUp) -> Message {
     Message::new(format!("Handler {} of {} is back", handler.handler, handler.pipeline))
+}
+
+fn ladder_moved(moved: &LadderMoved) -> Message {
+    let (pipeline, to, from) = (&moved.pipeline, moved.to.name(), moved.from.name());
+    if moved.to < moved.from {
+        return Message::new(format!("{pipeline} is up again: its events go to {to}"))
+            .with("instead of", from);
+    }
+    Message::new(format!("{pipeline} is down the ladder: its events go to {to}"))
+        .with("instead of", from)
+        .with("error", &moved.why)
+        .with("what to do", "mend what stands above; the events come back by themselves")
+}
+
+fn dropped(dropped: &Dropped) -> Message {
+    let noun = if dropped.events == 1 { "event was" } else { "events were" };
+    Message::new(format!("{} {noun} lost in {}", Grouped(dropped.events), dropped.pipeline))
+        .with("why", &dropped.why)
+        .with("what to do", "whoever sent them must send them again")
 }
 
 fn summary(report: &Report) -> Message {

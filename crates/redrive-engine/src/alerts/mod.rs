@@ -41,8 +41,8 @@ mod tally;
 mod webhook;
 
 pub use alert::{
-    Alert, DeadLetterAlert, Grouping, HandlerDown, HandlerUp, HeldBack, Level, MoreLetters, Report, Severity,
-    TypeCount,
+    Alert, DeadLetterAlert, Dropped, Grouping, HandlerDown, HandlerUp, HeldBack, LadderMoved, Level,
+    MoreLetters, Report, Severity, TypeCount,
 };
 pub use channel::{Channel, ChannelError};
 pub use crossings::{Crossing, Crossings};
@@ -77,6 +77,16 @@ pub trait AlertService: Send + Sync {
     /// A handler that was down is back.
     fn handler_up(&self, handler: HandlerUp) {
         let _ = handler;
+    }
+
+    /// A pipeline's events go somewhere else than before: down the ladder, or up again.
+    fn ladder_moved(&self, moved: LadderMoved) {
+        let _ = moved;
+    }
+
+    /// Events were lost.
+    fn dropped(&self, dropped: Dropped) {
+        let _ = dropped;
     }
 
     /// How a pipeline's unresolved letters are made up.

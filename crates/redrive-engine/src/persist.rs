@@ -1,0 +1,299 @@
+//! Persist: write-behind persistence that never loses an event.
+//!
+//! ```text
+//!  persist() ─▶ intake ─▶ writer ─▶ saver: 3 retries, poison isolated ─▶ target table
+//!                            │ what cannot be saved
+//!                            ▼
+//!                      failed_events ─▶ schedule: first after 60 s, then every 5 min ─▶ target table
+//!                            │                        RESOLVED (deleted after 7 days), or FAILED after 3
+//!                            ▼
+//!                     further down the ladder
+//! ```
+//!
+//! Promises:
+//! - **One bad row fails alone.** A permanent failure of a batch is bisected: good rows are saved, each
+//!   bad one becomes a failed event of its own.
+//! - **An outage is not poison.** What fails transiently is retried, then set aside whole; no attempt of
+//!   a failed event is counted while the target does not answer, or refuses everything alike.
+//! - **A save is idempotent**: the same key and payload again is success. So a lost answer, a killed
+//!   process or a second scheduler costs at most a repetition, never a second row.
+//! - **Order**: batches are saved one after the other, as they came in.
+//! - **Nothing grows without end**: the queue is bounded; when it is full, callers are told.
+
+mod burial;
+mod cache;
+mod cleanup;
+mod cron;
+mod intake;
+mod isolate;
+mod reprocess;
+mod saver;
+mod sink;
+mod tally;
+mod writer;
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use redrive_core::backoff::{Backoff, Jitter};
+use redrive_core::dead_letter::{DeadLetterQueue as _, PipelineKind};
+use redrive_core::policy::Policy;
+use redrive_store::{FailedEvents, MAX_RETRY_COUNT, Record};
+use tokio_util::sync::CancellationToken;
+
+use crate::alerts::AlertService;
+use crate::ladder::{Ladder, Rung};
+use crate::pipeline::Pipeline;
+use cache::{Refresh, Typed};
+use intake::Intake;
+use saver::Saver;
+use tally::Tally;
+
+pub use cache::Cache;
+pub use cron::{Cron, InvalidCron};
+pub use intake::NotAccepted;
+pub use sink::Sink;
+
+/// An event that can be kept as a key and a payload.
+pub trait Persistent: Sized + Send + Sync + 'static {
+    /// What it is saved under: unique, 1 to 255 characters.
+    fn key(&self) -> String;
+
+    /// The rest of it, as text.
+    fn payload(&self) -> String;
+
+    /// The event again, from what was kept; nothing when the payload is not its own any more.
+    fn restore(key: &str, payload: &str) -> Option<Self>;
+}
+
+impl Persistent for Record {
+    fn key(&self) -> String {
+        self.key.clone()
+    }
+
+    fn payload(&self) -> String {
+        self.payload.clone()
+    }
+
+    fn restore(key: &str, payload: &str) -> Option<Self> {
+        Some(Self { key: key.to_owned(), payload: payload.to_owned(), created_at: Timestamp::now() })
+    }
+}
+
+/// How a persister works. The defaults are the founding ones.
+#[derive(Debug, Clone)]
+pub struct PersistOptions {
+    /// The most events that are saved at once.
+    pub batch_size: usize,
+    /// The most events that wait in memory.
+    pub queue: usize,
+    /// The most bytes of them.
+    pub queue_bytes: usize,
+    /// How often a failed save is repeated before its events are set aside.
+    pub retries: u32,
+    /// The pauses in between.
+    pub backoff: Backoff,
+    /// What becomes of failed events.
+    pub schedule: Schedule,
+    /// What the names of the founding metrics start with.
+    pub metrics_prefix: String,
+    /// How long a stop may take to save what waits.
+    pub grace: Duration,
+}
+
+/// What becomes of failed events.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    /// From start to the first run.
+    pub initial_delay: Duration,
+    /// From the end of a run to the next.
+    pub fixed_delay: Duration,
+    /// How many failed runs make an event `FAILED`.
+    pub max_retry_count: u32,
+    /// How long a claim holds without being extended.
+    pub lease: Duration,
+    /// When resolved events are cleaned up, in UTC.
+    pub cleanup: Cron,
+    /// How long resolved events are kept.
+    pub keep_resolved: Duration,
+}
+
+impl Default for PersistOptions {
+    fn default() -> Self {
+        let backoff = Backoff::new(Duration::from_millis(100), 2.0, Duration::from_secs(10))
+            .expect("invariant: the founding pauses are valid");
+        Self {
+            batch_size: 1_000,
+            queue: 10_000,
+            queue_bytes: 64 * 1024 * 1024,
+            retries: 3,
+            backoff: backoff.with_jitter(Jitter::None),
+            schedule: Schedule::default(),
+            metrics_prefix: "url_persistence".to_owned(),
+            grace: Duration::from_secs(8),
+        }
+    }
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Self {
+            initial_delay: Duration::from_secs(60),
+            fixed_delay: Duration::from_secs(300),
+            max_retry_count: MAX_RETRY_COUNT,
+            lease: Duration::from_secs(60),
+            cleanup: Cron::midnight(),
+            keep_resolved: Duration::from_secs(7 * 24 * 3600),
+        }
+    }
+}
+
+/// Saves events behind the request that made them. Cheap to clone: clones are one persister.
+///
+/// [`crate::Engine::persist`] starts it; what is handed in before waits.
+pub struct Persister<E> {
+    core: Arc<Core>,
+    of: PhantomData<fn(E)>,
+}
+
+impl<E> Clone for Persister<E> {
+    fn clone(&self) -> Self {
+        Self { core: Arc::clone(&self.core), of: PhantomData }
+    }
+}
+
+/// What the tasks of one persister share.
+pub(crate) struct Core {
+    options: PersistOptions,
+    intake: Intake,
+    saver: Saver,
+    failed: Arc<FailedEvents>,
+    pipeline: Arc<Pipeline>,
+    ladder: Ladder,
+    tally: Tally,
+    cache: Option<Arc<dyn Refresh>>,
+}
+
+impl<E: Persistent> Persister<E> {
+    /// A persister into this sink, whose failures go to these failed events; it has their name.
+    #[must_use]
+    pub fn new(
+        sink: Arc<dyn Sink>,
+        failed: Arc<FailedEvents>,
+        alerts: Arc<dyn AlertService>,
+        options: PersistOptions,
+    ) -> Self {
+        Self::build(sink, failed, alerts, None, options)
+    }
+
+    /// The same, with a cache that is refreshed by what was saved.
+    #[must_use]
+    pub fn with_cache(
+        sink: Arc<dyn Sink>,
+        failed: Arc<FailedEvents>,
+        alerts: Arc<dyn AlertService>,
+        cache: Arc<dyn Cache<E>>,
+        options: PersistOptions,
+    ) -> Self {
+        Self::build(sink, failed, alerts, Some(Arc::new(Typed(cache))), options)
+    }
+
+    fn build(
+        sink: Arc<dyn Sink>,
+        failed: Arc<FailedEvents>,
+        alerts: Arc<dyn AlertService>,
+        cache: Option<Arc<dyn Refresh>>,
+        options: PersistOptions,
+    ) -> Self {
+        let name = failed.pipeline().to_owned();
+        let policy = Policy::new(options.schedule.max_retry_count, options.backoff);
+        let pipeline = Pipeline::new(&name, PipelineKind::Persist, failed.clone(), failed.clone(), policy)
+            .alerting(Arc::clone(&alerts));
+        let core = Core {
+            intake: Intake::new(options.queue, options.queue_bytes),
+            saver: Saver { sink, retries: options.retries, backoff: options.backoff },
+            ladder: Ladder::new(&name, alerts, pipeline.health.clone()),
+            tally: Tally::new(&name, &options.metrics_prefix),
+            pipeline: Arc::new(pipeline),
+            failed,
+            cache,
+            options,
+        };
+        Self { core: Arc::new(core), of: PhantomData }
+    }
+
+    /// Accepts an event: from now on it is ours.
+    ///
+    /// # Errors
+    /// [`NotAccepted`] when it cannot be kept, or when there is no room.
+    pub async fn persist(&self, event: &E) -> Result<(), NotAccepted> {
+        self.persist_all(std::slice::from_ref(event)).await
+    }
+
+    /// Accepts events, all or none.
+    ///
+    /// # Errors
+    /// [`NotAccepted`] when one of them cannot be kept, or when there is no room.
+    pub async fn persist_all(&self, events: &[E]) -> Result<(), NotAccepted> {
+        let now = Timestamp::now();
+        let record = |event: &E| Record { key: event.key(), payload: event.payload(), created_at: now };
+        self.core.accept(events.iter().map(record).collect()).await
+    }
+
+    /// Its failed events, as a pipeline that is watched, listed and redriven.
+    #[must_use]
+    pub fn pipeline(&self) -> &Arc<Pipeline> {
+        &self.core.pipeline
+    }
+
+    /// Where its events go at the moment.
+    #[must_use]
+    pub fn rung(&self) -> Rung {
+        self.core.ladder.rung()
+    }
+
+    /// How many events wait in memory.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.core.intake.waiting()
+    }
+
+    /// Waits until everything that was accepted is saved or set aside.
+    pub async fn idle(&self) {
+        self.core.intake.idle().await;
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+}
+
+impl Core {
+    async fn accept(&self, records: Vec<Record>) -> Result<(), NotAccepted> {
+        for (item, record) in records.iter().enumerate() {
+            record.check().map_err(|source| NotAccepted::Refused { item, source })?;
+        }
+        self.intake.offer(records)
+    }
+
+    /// Saves what comes in until the stop, and then what is left.
+    pub(crate) async fn write(self: Arc<Self>, stop: CancellationToken) {
+        writer::Writer::new(self, stop).run().await;
+    }
+
+    /// Retries failed events by the schedule until the stop.
+    pub(crate) async fn reprocess(self: Arc<Self>, worker: String, stop: CancellationToken) {
+        reprocess::Reprocess::new(self, worker, stop).run().await;
+    }
+
+    /// Deletes old resolved events by the schedule until the stop.
+    pub(crate) async fn clean_up(self: Arc<Self>, stop: CancellationToken) {
+        cleanup::run(&self, stop).await;
+    }
+
+    pub(crate) fn pipeline(&self) -> &Arc<Pipeline> {
+        &self.pipeline
+    }
+}
