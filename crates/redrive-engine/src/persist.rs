@@ -6,9 +6,11 @@
 //!                            ▼
 //!                      failed_events ─▶ schedule: first after 60 s, then every 5 min ─▶ target table
 //!                            │                        RESOLVED (deleted after 7 days), or FAILED after 3
-//!                            ▼
-//!                     further down the ladder
+//!                            ▼ if they do not answer either
+//!                      journal on disk ─▶ drains back, in order, when the database returns
 //! ```
+//! With [`Durability::Journal`] the journal comes first: `persist()` returns when the event is synced to
+//! it, and the writer reads it from there.
 //!
 //! Promises:
 //! - **One bad row fails alone.** A permanent failure of a batch is bisected: good rows are saved, each
@@ -24,6 +26,7 @@ mod burial;
 mod cache;
 mod cleanup;
 mod cron;
+mod disk;
 mod intake;
 mod isolate;
 mod reprocess;
@@ -40,13 +43,15 @@ use jiff::Timestamp;
 use redrive_core::backoff::{Backoff, Jitter};
 use redrive_core::dead_letter::{DeadLetterQueue as _, PipelineKind};
 use redrive_core::policy::Policy;
+use redrive_spool::Journal;
 use redrive_store::{FailedEvents, MAX_RETRY_COUNT, Record};
 use tokio_util::sync::CancellationToken;
 
 use crate::alerts::AlertService;
 use crate::ladder::{Ladder, Rung};
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Pipeline, Silence};
 use cache::{Refresh, Typed};
+use disk::Disk;
 use intake::Intake;
 use saver::Saver;
 use tally::Tally;
@@ -150,6 +155,15 @@ impl Default for Schedule {
     }
 }
 
+/// When a caller is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// At once: a killed process loses what it had in memory.
+    Memory,
+    /// When the event is synced to the journal on disk.
+    Journal,
+}
+
 /// Saves events behind the request that made them. Cheap to clone: clones are one persister.
 ///
 /// [`crate::Engine::persist`] starts it; what is handed in before waits.
@@ -167,7 +181,9 @@ impl<E> Clone for Persister<E> {
 /// What the tasks of one persister share.
 pub(crate) struct Core {
     options: PersistOptions,
+    durability: Durability,
     intake: Intake,
+    disk: Option<Disk>,
     saver: Saver,
     failed: Arc<FailedEvents>,
     pipeline: Arc<Pipeline>,
@@ -176,52 +192,80 @@ pub(crate) struct Core {
     cache: Option<Arc<dyn Refresh>>,
 }
 
-impl<E: Persistent> Persister<E> {
-    /// A persister into this sink, whose failures go to these failed events; it has their name.
+/// A persister to be.
+pub struct PersisterBuilder<E> {
+    sink: Arc<dyn Sink>,
+    failed: Arc<FailedEvents>,
+    alerts: Arc<dyn AlertService>,
+    cache: Option<Arc<dyn Refresh>>,
+    journal: Option<Journal>,
+    durability: Durability,
+    of: PhantomData<fn(E)>,
+}
+
+impl<E: Persistent> PersisterBuilder<E> {
+    /// With somebody who is told.
     #[must_use]
-    pub fn new(
-        sink: Arc<dyn Sink>,
-        failed: Arc<FailedEvents>,
-        alerts: Arc<dyn AlertService>,
-        options: PersistOptions,
-    ) -> Self {
-        Self::build(sink, failed, alerts, None, options)
+    pub fn alerting(mut self, alerts: Arc<dyn AlertService>) -> Self {
+        self.alerts = alerts;
+        self
     }
 
-    /// The same, with a cache that is refreshed by what was saved.
+    /// With a cache that is refreshed by what was saved.
     #[must_use]
-    pub fn with_cache(
-        sink: Arc<dyn Sink>,
-        failed: Arc<FailedEvents>,
-        alerts: Arc<dyn AlertService>,
-        cache: Arc<dyn Cache<E>>,
-        options: PersistOptions,
-    ) -> Self {
-        Self::build(sink, failed, alerts, Some(Arc::new(Typed(cache))), options)
+    pub fn caching(mut self, cache: Arc<dyn Cache<E>>) -> Self {
+        self.cache = Some(Arc::new(Typed(cache)));
+        self
     }
 
-    fn build(
-        sink: Arc<dyn Sink>,
-        failed: Arc<FailedEvents>,
-        alerts: Arc<dyn AlertService>,
-        cache: Option<Arc<dyn Refresh>>,
-        options: PersistOptions,
-    ) -> Self {
-        let name = failed.pipeline().to_owned();
+    /// With a journal: as the rung below the failed events, and if so wanted in front of everything.
+    #[must_use]
+    pub fn journaling(mut self, journal: Journal, durability: Durability) -> Self {
+        self.journal = Some(journal);
+        self.durability = durability;
+        self
+    }
+
+    /// The persister.
+    #[must_use]
+    pub fn build(self, options: PersistOptions) -> Persister<E> {
+        let name = self.failed.pipeline().to_owned();
         let policy = Policy::new(options.schedule.max_retry_count, options.backoff);
-        let pipeline = Pipeline::new(&name, PipelineKind::Persist, failed.clone(), failed.clone(), policy)
-            .alerting(Arc::clone(&alerts));
+        let (work, letters) = (self.failed.clone(), self.failed.clone());
+        let pipeline = Pipeline::new(&name, PipelineKind::Persist, work, letters, policy)
+            .alerting(Arc::clone(&self.alerts));
         let core = Core {
+            durability: self.durability,
             intake: Intake::new(options.queue, options.queue_bytes),
-            saver: Saver { sink, retries: options.retries, backoff: options.backoff },
-            ladder: Ladder::new(&name, alerts, pipeline.health.clone()),
+            disk: self.journal.map(Disk::new),
+            saver: Saver { sink: self.sink, retries: options.retries, backoff: options.backoff },
+            ladder: Ladder::new(&name, self.alerts, pipeline.health.clone()),
             tally: Tally::new(&name, &options.metrics_prefix),
             pipeline: Arc::new(pipeline),
-            failed,
-            cache,
+            failed: self.failed,
+            cache: self.cache,
             options,
         };
-        Self { core: Arc::new(core), of: PhantomData }
+        Persister { core: Arc::new(core), of: PhantomData }
+    }
+}
+
+impl<E: Persistent> Persister<E> {
+    /// A persister into this sink, whose failures go to these failed events; it has their name.
+    ///
+    /// As it is, it answers at once and tells nobody; without a journal, what neither the sink nor the
+    /// failed events take is held in memory.
+    #[must_use]
+    pub fn builder(sink: Arc<dyn Sink>, failed: Arc<FailedEvents>) -> PersisterBuilder<E> {
+        PersisterBuilder {
+            sink,
+            failed,
+            alerts: Arc::new(Silence),
+            cache: None,
+            journal: None,
+            durability: Durability::Memory,
+            of: PhantomData,
+        }
     }
 
     /// Accepts an event: from now on it is ours.
@@ -242,6 +286,14 @@ impl<E: Persistent> Persister<E> {
         self.core.accept(events.iter().map(record).collect()).await
     }
 
+    /// Accepts records, all or none, with the times that they bring along.
+    ///
+    /// # Errors
+    /// [`NotAccepted`] when one of them cannot be kept, or when there is no room.
+    pub async fn accept(&self, records: Vec<Record>) -> Result<(), NotAccepted> {
+        self.core.accept(records).await
+    }
+
     /// Its failed events, as a pipeline that is watched, listed and redriven.
     #[must_use]
     pub fn pipeline(&self) -> &Arc<Pipeline> {
@@ -254,15 +306,15 @@ impl<E: Persistent> Persister<E> {
         self.core.ladder.rung()
     }
 
-    /// How many events wait in memory.
+    /// How many events were accepted and are neither saved nor set aside.
     #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.core.intake.waiting()
+    pub fn waiting(&self) -> u64 {
+        self.core.waiting()
     }
 
     /// Waits until everything that was accepted is saved or set aside.
     pub async fn idle(&self) {
-        self.core.intake.idle().await;
+        self.core.intake.until(|| self.core.waiting() == 0).await;
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -275,7 +327,17 @@ impl Core {
         for (item, record) in records.iter().enumerate() {
             record.check().map_err(|source| NotAccepted::Refused { item, source })?;
         }
-        self.intake.offer(records)
+        match (&self.disk, self.durability) {
+            (Some(disk), Durability::Journal) if self.intake.is_open() => {
+                disk.append(&records).await.map_err(NotAccepted::from)
+            }
+            (Some(_), Durability::Journal) => Err(NotAccepted::Stopping),
+            _ => self.intake.offer(records),
+        }
+    }
+
+    fn waiting(&self) -> u64 {
+        self.intake.waiting() as u64 + self.disk.as_ref().map_or(0, Disk::waiting)
     }
 
     /// Saves what comes in until the stop, and then what is left.

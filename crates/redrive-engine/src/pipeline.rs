@@ -129,7 +129,7 @@ impl Pipeline {
 }
 
 /// Tells nobody.
-struct Silence;
+pub(crate) struct Silence;
 
 impl AlertService for Silence {
     fn dead_letter(&self, _: DeadLetterAlert) {}

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use persisting::{Quiet, Stand, eventually, quick, record, records};
+use persisting::{Stand, eventually, on_demand, quick, record, records};
 use redrive_core::dead_letter::{DeadLetterQueue as _, Operator};
 use redrive_core::failure::Failure;
 use redrive_engine::persist::{Cache, NotAccepted, Sink};
@@ -68,7 +68,7 @@ async fn strict(database: &TestDatabase) {
 async fn poison_of_every_kind_fails_alone_and_the_rest_of_its_batch_is_saved() {
     for database in testkit::backends(file!()).await {
         strict(&database).await;
-        let stand = Stand::new(database, quick()).await;
+        let stand = Stand::new(database, on_demand()).await;
         stand.target.save(&[record("taken", "first")]).await.unwrap();
         let mut batch = records(0..500);
         batch[7] = record("long", &"x".repeat(21));
@@ -96,13 +96,14 @@ async fn poison_of_every_kind_fails_alone_and_the_rest_of_its_batch_is_saved() {
 async fn a_failed_event_that_stays_bad_is_failed_after_three_runs_and_a_mended_one_is_resolved() {
     for database in testkit::backends(file!()).await {
         strict(&database).await;
-        let stand = Stand::new(database, quick()).await;
+        let stand = Stand::new(database, on_demand()).await;
         stand.persister.persist_all(&[record("bad", "null"), record("mended", "null")]).await.unwrap();
         let mut states = stand.client().await;
         stand.start();
         stand.persister.idle().await;
         assert_eq!(stand.failed_count("PENDING").await, 2);
         states.run("UPDATE failed_events SET long_url = 'good' WHERE short_url = 'mended'").await;
+        stand.persister.pipeline().bell.ring();
         stand.reaches("FAILED", 1).await;
         let sql = "SELECT short_url, status, retry_count FROM failed_events ORDER BY short_url";
         let rows = states.rows(sql).await;
@@ -123,7 +124,7 @@ async fn a_failed_event_that_stays_bad_is_failed_after_three_runs_and_a_mended_o
 #[tokio::test]
 async fn a_target_that_refuses_everything_is_an_outage_that_costs_no_retries() {
     for database in testkit::backends(file!()).await {
-        let stand = Stand::new(database, quick()).await;
+        let stand = Stand::new(database, on_demand()).await;
         let mut client = stand.client().await;
         client.run("ALTER TABLE urls RENAME TO away").await;
         stand.start();
@@ -131,6 +132,7 @@ async fn a_target_that_refuses_everything_is_an_outage_that_costs_no_retries() {
         stand.persister.idle().await;
         assert_eq!(stand.failed_count("PENDING").await, 50, "set aside, whole");
         assert_eq!(stand.persister.rung(), Rung::DeadLetters);
+        stand.persister.pipeline().bell.ring();
         // Many runs of the schedule later.
         tokio::time::sleep(Duration::from_millis(600)).await;
         assert_eq!(client.number("SELECT MAX(retry_count) FROM failed_events").await, 0);
@@ -176,7 +178,7 @@ async fn two_schedulers_at_once_process_every_event_once() {
             let mut options = quick();
             options.batch_size = 20;
             let failed = stand.another_failed().await;
-            let persister = Persister::<Record>::new(counting.clone(), failed, Arc::new(Quiet), options);
+            let persister = Persister::<Record>::builder(counting.clone(), failed).build(options);
             engine.persist(&persister, WatchOptions::default());
         }
         stand.reaches("RESOLVED", 500).await;
@@ -225,8 +227,7 @@ impl Sink for Flaky {
 async fn a_save_is_repeated_three_times_after_100_200_and_400_ms() {
     let stand = Stand::without_tables(testkit::sqlite(), quick());
     let flaky = Arc::new(Flaky { fail: AtomicUsize::new(3), asked: Mutex::default() });
-    let persister =
-        Persister::new(flaky.clone(), stand.failed.clone(), Arc::new(Quiet), PersistOptions::default());
+    let persister = Persister::builder(flaky.clone(), stand.failed.clone()).build(PersistOptions::default());
     persister.persist(&record("a", "1")).await.unwrap();
     stand.engine.persist(&persister, WatchOptions::default());
     persister.idle().await;
@@ -243,7 +244,7 @@ async fn a_save_is_repeated_three_times_after_100_200_and_400_ms() {
 async fn a_fourth_failure_sets_the_event_aside() {
     let stand = Stand::new(testkit::sqlite(), quick()).await;
     let flaky = Arc::new(Flaky { fail: AtomicUsize::new(4), asked: Mutex::default() });
-    let persister = Persister::new(flaky.clone(), stand.failed.clone(), Arc::new(Quiet), quick());
+    let persister = Persister::builder(flaky.clone(), stand.failed.clone()).build(quick());
     persister.persist(&record("a", "1")).await.unwrap();
     stand.engine.persist(&persister, WatchOptions::default());
     persister.idle().await;
@@ -270,12 +271,13 @@ async fn the_cache_hears_of_what_was_saved_at_once_or_later_and_of_nothing_else(
     let stand = Stand::new(database, quick()).await;
     let shelf = Arc::new(Shelf::default());
     let (failed, target) = (stand.failed.clone(), stand.target.clone());
-    let persister = Persister::with_cache(target, failed, Arc::new(Quiet), shelf.clone(), quick());
+    let persister = Persister::builder(target, failed).caching(shelf.clone()).build(on_demand());
     stand.engine.persist(&persister, WatchOptions::default());
     persister.persist_all(&[record("a", "1"), record("bad", "null"), record("b", "2")]).await.unwrap();
     persister.idle().await;
     assert_eq!(*shelf.0.lock().unwrap(), ["a", "b"]);
     stand.client().await.run("UPDATE failed_events SET long_url = 'good'").await;
+    persister.pipeline().bell.ring();
     stand.reaches("RESOLVED", 1).await;
     assert_eq!(*shelf.0.lock().unwrap(), ["a", "b", "bad"]);
     stand.stop().await;
@@ -297,7 +299,7 @@ async fn a_full_queue_refuses_and_takes_again_when_there_is_room() {
     let stand = Stand::new(testkit::sqlite(), quick()).await;
     let dam = Arc::new(Dammed(Semaphore::new(0)));
     let options = PersistOptions { queue: 10, batch_size: 10, ..quick() };
-    let persister = Persister::new(dam.clone(), stand.failed.clone(), Arc::new(Quiet), options);
+    let persister = Persister::builder(dam.clone(), stand.failed.clone()).build(options);
     persister.persist_all(&records(0..10)).await.unwrap();
     let full = persister.persist(&record("one", "more")).await.unwrap_err();
     assert_eq!(full, NotAccepted::Full { waiting: 10 });

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::StatusCode;
-use redrive_engine::{Pipeline, Remote};
-use redrive_store::{Jobs, Outbox};
+use redrive_engine::{Persister, Pipeline, Remote};
+use redrive_store::{Jobs, Outbox, Record};
 
 use crate::Problem;
 use crate::accepted::Accepted;
@@ -16,6 +16,7 @@ use crate::accepted::Accepted;
 pub struct Doors {
     outboxes: BTreeMap<String, OutboxDoor>,
     jobs: BTreeMap<String, JobsDoor>,
+    persists: BTreeMap<String, PersistDoor>,
 }
 
 /// Where events come into an outbox.
@@ -31,6 +32,13 @@ pub struct JobsDoor {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) store: Arc<Jobs>,
     pub(crate) remote: Remote,
+    pub(crate) accepted: Accepted,
+    gate: Gate,
+}
+
+/// Where events come into a persister.
+pub struct PersistDoor {
+    pub(crate) persister: Persister<Record>,
     pub(crate) accepted: Accepted,
     gate: Gate,
 }
@@ -69,6 +77,15 @@ impl JobsDoor {
     }
 }
 
+impl PersistDoor {
+    /// The door of this persister, usable as soon as the gate is open.
+    #[must_use]
+    pub fn new(persister: Persister<Record>, gate: Gate) -> Self {
+        let accepted = Accepted::new(&persister.pipeline().name);
+        Self { persister, accepted, gate }
+    }
+}
+
 impl Doors {
     /// Adds an outbox.
     pub fn add_outbox(&mut self, door: OutboxDoor) {
@@ -80,33 +97,49 @@ impl Doors {
         self.jobs.insert(door.pipeline.name.clone(), door);
     }
 
+    /// Adds a persister.
+    pub fn add_persist(&mut self, door: PersistDoor) {
+        self.persists.insert(door.persister.pipeline().name.clone(), door);
+    }
+
     /// The outbox of this name.
     pub(crate) fn outbox(&self, name: &str) -> Result<&OutboxDoor, Problem> {
-        let other = self.jobs.contains_key(name).then_some("a job queue");
-        let door =
-            self.outboxes.get(name).ok_or_else(|| unknown("outbox", name, self.outboxes.keys(), other))?;
+        let door = self.outboxes.get(name);
+        let door = door.ok_or_else(|| self.unknown("outbox", name, self.outboxes.keys()))?;
         if door.gate.is_open() { Ok(door) } else { Err(not_ready(name)) }
     }
 
     /// The job queue of this name.
     pub(crate) fn jobs(&self, name: &str) -> Result<&JobsDoor, Problem> {
-        let other = self.outboxes.contains_key(name).then_some("an outbox");
-        let door = self.jobs.get(name).ok_or_else(|| unknown("job queue", name, self.jobs.keys(), other))?;
+        let door = self.jobs.get(name);
+        let door = door.ok_or_else(|| self.unknown("job queue", name, self.jobs.keys()))?;
         if door.gate.is_open() { Ok(door) } else { Err(not_ready(name)) }
     }
-}
 
-fn unknown<'a>(
-    kind: &str,
-    name: &str,
-    known: impl Iterator<Item = &'a String>,
-    other: Option<&str>,
-) -> Problem {
-    let known = known.map(String::as_str).collect::<Vec<_>>().join(", ");
-    let is_other = other.map(|other| format!(" `{name}` is {other}.")).unwrap_or_default();
-    let known = if known.is_empty() { "none".to_owned() } else { known };
-    let detail = format!("There is no {kind} named `{name}`.{is_other} Known here: {known}.");
-    Problem::new(StatusCode::NOT_FOUND, detail)
+    /// The persister of this name.
+    pub(crate) fn persist(&self, name: &str) -> Result<&PersistDoor, Problem> {
+        let door = self.persists.get(name);
+        let door = door.ok_or_else(|| self.unknown("persist pipeline", name, self.persists.keys()))?;
+        if door.gate.is_open() { Ok(door) } else { Err(not_ready(name)) }
+    }
+
+    fn unknown<'a>(&self, kind: &str, name: &str, known: impl Iterator<Item = &'a String>) -> Problem {
+        let known = known.map(String::as_str).collect::<Vec<_>>().join(", ");
+        let known = if known.is_empty() { "none".to_owned() } else { known };
+        let other = self.kind_of(name).map(|other| format!(" `{name}` is {other}.")).unwrap_or_default();
+        let detail = format!("There is no {kind} named `{name}`.{other} Known here: {known}.");
+        Problem::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    /// What the pipeline of this name is, with its article.
+    fn kind_of(&self, name: &str) -> Option<&'static str> {
+        let kinds = [
+            (self.outboxes.contains_key(name), "an outbox"),
+            (self.jobs.contains_key(name), "a job queue"),
+            (self.persists.contains_key(name), "a persist pipeline"),
+        ];
+        kinds.into_iter().find(|(is_it, _)| *is_it).map(|(_, kind)| kind)
+    }
 }
 
 fn not_ready(name: &str) -> Problem {

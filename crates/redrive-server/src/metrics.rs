@@ -66,7 +66,8 @@ pub(crate) async fn show(State(metrics): State<Metrics>) -> impl IntoResponse {
 fn describe() {
     describe_counter!(
         "redrive_events_total",
-        "Events by what became of them: accepted (over HTTP), delivered, retried, dead, released (handed back untried)."
+        "Events by what became of them: accepted (over HTTP), delivered, retried, dead, \
+         released (handed back untried), recovered (saved by a later run), dropped (lost)."
     );
     describe_histogram!(ATTEMPT_SECONDS, Unit::Seconds, "How long handlers took, whatever came of it.");
     describe_gauge!("redrive_backlog", "Work that waits or is being done.");
@@ -76,7 +77,11 @@ fn describe() {
         Unit::Seconds,
         "The age of the oldest letter that waits for somebody; 0 when none does."
     );
+    describe_gauge!(
+        "redrive_ladder_rung",
+        "Where events go: 1 the target, 2 the dead-letter store, 3 the journal on disk, 4 memory only."
+    );
     describe_counter!("redrive_alerts_total", "Alerts by channel and outcome.");
     describe_counter!("redrive_auto_redriven_total", "Letters that a policy has redriven.");
-    describe_counter!("redrive_purged_total", "Processed events that retention has deleted.");
+    describe_counter!("redrive_purged_total", "Processed or resolved events that retention has deleted.");
 }

@@ -1,7 +1,7 @@
 //! redrive: one dead-letter layer for every pipeline.
 //!
 //! This crate is the binary `redrive` and the front door for library users. What is needed to run an
-//! outbox or a job queue inside a program of your own is re-exported here; the rest is under [`core`]
+//! outbox, a job queue or a persister inside a program of your own is re-exported here; the rest is under [`core`]
 //! (decisions), [`store`] (tables), [`engine`] (workers) and [`config`] (`redrive.toml`).
 //!
 //! An outbox with a handler in Rust:
@@ -97,9 +97,12 @@ pub use redrive_core::handler::Handler;
 pub use redrive_core::policy::Policy;
 pub use redrive_engine as engine;
 pub use redrive_engine::{
-    Engine, Pace, Pipeline, Remote, Reported, Route, Routes, WatchOptions, alerts, handlers,
+    Engine, Pace, PersistOptions, Persistent, Persister, Pipeline, Remote, Reported, Route, Routes,
+    WatchOptions, alerts, handlers, persist,
 };
+pub use redrive_spool as spool;
 pub use redrive_store as store;
 pub use redrive_store::{
-    Database, Enqueued, Error, Jobs, JobsOptions, NewJob, Ordering, Outbox, OutboxOptions, Processed,
+    Database, Enqueued, Error, FailedEvents, FailedEventsOptions, Jobs, JobsOptions, NewJob, Ordering,
+    Outbox, OutboxOptions, Processed, Target, TargetOptions,
 };

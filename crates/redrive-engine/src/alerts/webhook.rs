@@ -14,7 +14,7 @@
 //! }
 //! ```
 //! `kind` is `dead_letter`, `more_letters`, `threshold_reached`, `threshold_recovered`, `handler_down`,
-//! `handler_up`, `report` or `held_back`; the fields after it are those of [`Alert`]. New kinds and fields
+//! `handler_up`, `ladder_moved`, `dropped`, `report` or `held_back`; the fields after it are those of [`Alert`]. New kinds and fields
 //! may come with the same version. With a secret, the request is signed as the `http` handler signs
 //! (`redrive-signature`, see [`crate::handlers::signature`]). Any 2xx means that it was taken.
 
@@ -97,9 +97,12 @@ impl<'a> Document<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::alert::{Grouping, HandlerDown, HandlerUp, HeldBack, Level, MoreLetters, Report};
+    use super::super::alert::{
+        Dropped, Grouping, HandlerDown, HandlerUp, HeldBack, LadderMoved, Level, MoreLetters, Report,
+    };
     use super::super::{DeadLetterAlert, Inert};
     use super::*;
+    use crate::ladder::Rung;
     use redrive_core::fingerprint::Fingerprint;
     use std::time::Duration;
 
@@ -153,8 +156,23 @@ mod tests {
                 serde_json::json!({ "kind": "handler_down", "pipeline": "orders", "handler": "http", "error": "refused" }),
             ),
             (
-                Alert::HandlerUp(HandlerUp { pipeline, handler }),
+                Alert::HandlerUp(HandlerUp { pipeline: pipeline.clone(), handler }),
                 serde_json::json!({ "kind": "handler_up", "pipeline": "orders", "handler": "http" }),
+            ),
+            (
+                Alert::LadderMoved(LadderMoved {
+                    pipeline: pipeline.clone(),
+                    from: Rung::DeadLetters,
+                    to: Rung::Disk,
+                    why: "refused".into(),
+                }),
+                serde_json::json!({
+                    "kind": "ladder_moved", "pipeline": "orders", "from": "dead_letters", "to": "disk", "why": "refused",
+                }),
+            ),
+            (
+                Alert::Dropped(Dropped { pipeline, events: 3, why: "full".into() }),
+                serde_json::json!({ "kind": "dropped", "pipeline": "orders", "events": 3, "why": "full" }),
             ),
             (
                 Alert::Report(Report::new("orders", [("A".to_owned(), 2)], Some(Timestamp::UNIX_EPOCH))),

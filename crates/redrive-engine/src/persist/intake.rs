@@ -24,9 +24,18 @@ pub enum NotAccepted {
         /// How many events wait.
         waiting: usize,
     },
+    /// The journal cannot keep it: send it again, later.
+    #[error("the journal did not take it, send it again later: {0}")]
+    Disk(String),
     /// It is being stopped.
     #[error("the pipeline is stopping: send it to another instance, or again later")]
     Stopping,
+}
+
+impl From<redrive_spool::Error> for NotAccepted {
+    fn from(error: redrive_spool::Error) -> Self {
+        Self::Disk(error.to_string())
+    }
 }
 
 /// A bounded queue. What is larger than all of it is taken when nothing else waits.
@@ -95,6 +104,11 @@ impl Intake {
         self.finished.notify_waiters();
     }
 
+    /// Something on disk is saved or set aside.
+    pub(super) fn finish_disk(&self) {
+        self.finished.notify_waiters();
+    }
+
     /// Takes no more; what is there can still be taken.
     pub(super) fn close(&self) {
         self.state().closed = true;
@@ -106,15 +120,21 @@ impl Intake {
         state.queue.len() + state.in_hand
     }
 
-    /// Waits until nothing is queued or in hand.
-    pub(super) async fn idle(&self) {
+    /// Waits until this holds; it is asked again whenever somebody finishes something.
+    pub(super) async fn until(&self, holds: impl Fn() -> bool) {
         loop {
             let finished = self.finished.notified();
-            if self.waiting() == 0 {
+            tokio::pin!(finished);
+            finished.as_mut().enable();
+            if holds() {
                 return;
             }
             finished.await;
         }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        !self.state().closed
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -21,7 +21,8 @@ pub(super) struct Tally {
 
 impl Tally {
     pub(super) fn new(pipeline: &str, prefix: &str) -> Self {
-        let founding = |name: &str| counter!(format!("{prefix}_{name}_total"));
+        let founding =
+            |name: &str| counter!(format!("{prefix}_{name}_total"), "pipeline" => pipeline.to_owned());
         let events = |outcome: &str| {
             let labels = [("pipeline", pipeline), ("type", pipeline), ("outcome", outcome)];
             counter!("redrive_events_total", &labels.map(|(name, value)| (name, value.to_owned())))

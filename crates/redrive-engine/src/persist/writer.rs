@@ -1,14 +1,24 @@
-//! The writer: takes batches from the intake and does not let go before somebody has them.
+//! The writer: takes batches and does not let go before somebody has them.
+//!
+//! ```text
+//!   memory ──(nothing on disk)──▶ target, or failed events ◀── disk, oldest first
+//!      └──(something on disk, or neither takes it)──▶ disk ──────▲
+//! ```
+//! What comes while the journal still holds something queues behind it, so everything is saved in the
+//! order in which it was accepted. With `Durability::Journal` callers fill the journal themselves, and
+//! the queue in memory stays empty.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use redrive_core::failure::Failure;
+use redrive_spool::journal::Reader;
 use redrive_store::Record;
 use tokio::time::{Instant as Tick, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::Core;
+use super::disk::{Disk, Read};
 use super::saver::Progress;
 use crate::ladder::Rung;
 
@@ -19,13 +29,15 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub(super) struct Writer {
     core: Arc<Core>,
     stop: CancellationToken,
+    /// The queue in memory is closed and empty: nothing is added to the journal any more.
+    emptied: CancellationToken,
     /// When a stop gives up on what is left.
     deadline: OnceLock<Tick>,
 }
 
 impl Writer {
     pub(super) fn new(core: Arc<Core>, stop: CancellationToken) -> Self {
-        Self { core, stop, deadline: OnceLock::new() }
+        Self { core, stop, emptied: CancellationToken::new(), deadline: OnceLock::new() }
     }
 
     /// Saves what comes in; after the stop, what is left.
@@ -34,17 +46,51 @@ impl Writer {
             self.stop.cancelled().await;
             self.core.intake.close();
         };
-        tokio::join!(closing, self.drain());
+        tokio::join!(closing, self.empty_memory(), self.empty_disk());
     }
 
-    async fn drain(&self) {
+    async fn empty_memory(&self) {
         while let Some(batch) = self.core.intake.take(self.core.options.batch_size).await {
             tokio::select! {
                 biased;
-                () = self.out_of_time() => self.drop(&batch),
-                () = self.write(&batch) => {}
+                () = self.out_of_time() => self.give_up(&batch).await,
+                () = self.pass_on(&batch) => {}
             }
             self.core.intake.finish();
+        }
+        self.emptied.cancel();
+    }
+
+    async fn empty_disk(&self) {
+        let Some(disk) = &self.core.disk else { return };
+        let mut reader = disk.reader();
+        while let Some(read) = self.next_on_disk(disk, &mut reader).await {
+            tokio::select! {
+                biased;
+                () = self.out_of_time() => return,
+                () = self.lift(&read.records) => disk.acknowledge(&read),
+            }
+            self.core.intake.finish_disk();
+        }
+    }
+
+    /// The next events on disk; none once nothing is left and nothing more comes.
+    async fn next_on_disk(&self, disk: &Disk, reader: &mut Reader) -> Option<Read> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let is_last = self.emptied.is_cancelled();
+            match disk.read(reader, self.core.options.batch_size).await {
+                Ok(read) if !read.records.is_empty() => return Some(read),
+                Ok(_) if is_last => return None,
+                Ok(_) => drop(self.emptied.run_until_cancelled(reader.wait()).await),
+                Err(error) => {
+                    tracing::error!(pipeline = %self.core.pipeline.name, %error, "the journal cannot be read");
+                    tokio::select! {
+                        () = self.out_of_time() => return None,
+                        () = sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
+                    }
+                }
+            }
         }
     }
 
@@ -54,20 +100,20 @@ impl Writer {
         sleep_until(*deadline).await;
     }
 
-    /// Saves a batch, or sets it aside; comes back when one of them is done.
-    async fn write(&self, batch: &[Record]) {
-        let mut progress = Progress::new(batch.len());
+    /// Sees to it that somebody has a batch of the memory's.
+    async fn pass_on(&self, batch: &[Record]) {
         let mut pause = FIRST_PAUSE;
         loop {
-            let begun = Instant::now();
-            let outage = self.core.saver.save(batch, &mut progress).await;
-            self.core.tally.seconds.record(begun.elapsed());
-            self.saved(batch, &mut progress).await;
-            match self.set_aside(batch, &progress, outage.as_ref()).await {
-                Ok(rung) => {
-                    let why = outage.map(|outage| outage.to_string()).unwrap_or_default();
-                    return self.core.ladder.stand(rung, &why);
-                }
+            let why = match self.behind() {
+                true => String::new(),
+                false => match self.write(batch).await {
+                    Ok(()) => return,
+                    Err(why) => why,
+                },
+            };
+            match self.put_on_disk(batch).await {
+                Ok(()) if why.is_empty() => return,
+                Ok(()) => return self.core.ladder.stand(Rung::Disk, &why),
                 Err(error) => self.core.ladder.stand(Rung::Nowhere, &error),
             }
             sleep(pause).await;
@@ -75,9 +121,42 @@ impl Writer {
         }
     }
 
+    /// Whether older events are still on disk.
+    fn behind(&self) -> bool {
+        self.core.disk.as_ref().is_some_and(|disk| disk.waiting() > 0)
+    }
+
+    async fn put_on_disk(&self, batch: &[Record]) -> Result<(), String> {
+        let Some(disk) = &self.core.disk else { return Err("there is no journal below".to_owned()) };
+        disk.append(batch).await.map_err(|error| error.to_string())
+    }
+
+    /// Lifts events from the disk; they stay there as long as nobody takes them.
+    async fn lift(&self, batch: &[Record]) {
+        let mut pause = FIRST_PAUSE;
+        while let Err(why) = self.write(batch).await {
+            self.core.ladder.stand(Rung::Disk, &why);
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Saves a batch, or sets aside what cannot be saved.
+    async fn write(&self, batch: &[Record]) -> Result<(), String> {
+        let mut progress = Progress::new(batch.len());
+        let begun = Instant::now();
+        let outage = self.core.saver.save(batch, &mut progress).await;
+        self.core.tally.seconds.record(begun.elapsed());
+        let rung = self.set_aside(batch, &progress, outage.as_ref()).await?;
+        self.saved(batch, &progress).await;
+        let why = outage.map(|outage| outage.to_string()).unwrap_or_default();
+        self.core.ladder.stand(rung, &why);
+        Ok(())
+    }
+
     /// Counts what was saved, and shows it to the cache.
-    async fn saved(&self, batch: &[Record], progress: &mut Progress) {
-        let saved: Vec<&Record> = progress.saved.drain(..).map(|at| &batch[at]).collect();
+    async fn saved(&self, batch: &[Record], progress: &Progress) {
+        let saved: Vec<&Record> = progress.saved.iter().map(|at| &batch[*at]).collect();
         self.core.tally.delivered.increment(saved.len() as u64);
         if let Some(cache) = &self.core.cache {
             cache.refresh(&saved).await;
@@ -98,15 +177,15 @@ impl Writer {
             self.core.tally.batches_saved.increment(1);
             return Ok(Rung::Target);
         }
-        self.core.bury(&letters).await?;
         self.core.tally.batches_failed.increment(1);
+        self.core.bury(&letters).await?;
         Ok(if outage.is_some() { Rung::DeadLetters } else { Rung::Target })
     }
 
-    /// The end of the ladder.
-    fn drop(&self, batch: &[Record]) {
+    /// A stop that took too long: the disk keeps them for the next start, or nobody does.
+    async fn give_up(&self, batch: &[Record]) {
+        let Err(why) = self.put_on_disk(batch).await else { return };
         self.core.tally.dropped.increment(batch.len() as u64);
-        let why = "the stop came before the target or the failed events could take them";
-        self.core.ladder.dropped(batch.len() as u64, why);
+        self.core.ladder.dropped(batch.len() as u64, &why);
     }
 }

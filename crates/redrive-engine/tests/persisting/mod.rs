@@ -8,20 +8,10 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use redrive_core::backoff::Backoff;
-use redrive_engine::alerts::{AlertService, DeadLetterAlert, Level};
 use redrive_engine::persist::Schedule;
 use redrive_engine::{Engine, PersistOptions, Persister, WatchOptions};
 use redrive_store::{Database, FailedEvents, FailedEventsOptions, Record, Target, TargetOptions};
 use redrive_testkit::{Client, TestDatabase};
-
-/// Tells nobody.
-pub(crate) struct Quiet;
-
-impl AlertService for Quiet {
-    fn dead_letter(&self, _: DeadLetterAlert) {}
-
-    fn unresolved(&self, _: Level) {}
-}
 
 /// A persister on fresh tables.
 pub(crate) struct Stand {
@@ -44,7 +34,7 @@ impl Stand {
         let connections = Database::open(&database.url).unwrap();
         let target = Arc::new(Target::new(connections.clone(), &TargetOptions::new("urls")).unwrap());
         let failed = Arc::new(FailedEvents::new(connections, FailedEventsOptions::new("urls")).unwrap());
-        let persister = Persister::new(target.clone(), failed.clone(), Arc::new(Quiet), options);
+        let persister = Persister::builder(target.clone(), failed.clone()).build(options);
         Self { database, target, failed, persister, engine: Engine::new() }
     }
 
@@ -104,6 +94,13 @@ pub(crate) fn quick() -> PersistOptions {
         },
         ..PersistOptions::default()
     }
+}
+
+/// As [`quick`], but the first run of the schedule waits for the bell.
+pub(crate) fn on_demand() -> PersistOptions {
+    let options = quick();
+    let schedule = Schedule { initial_delay: Duration::from_secs(600), ..options.schedule };
+    PersistOptions { schedule, ..options }
 }
 
 /// Waits until it holds; a test that waits in vain fails instead of hanging.

@@ -15,6 +15,15 @@
 //! `event_type` and `payload` are required. Answer: 201 `{"ids": [1]}`, in the same order; an empty array
 //! is `{"ids": []}`. A type that nobody handles is accepted, and becomes a dead letter that says so.
 //!
+//! # Events to be persisted
+//! `POST /persist/{name}`, one object or an array, all or none:
+//! ```json
+//! [{"key": "abc", "payload": "https://example.org/a/long/way"}]
+//! ```
+//! Both are required; `key` is 1 to 255 characters. Answer: 202 `{"accepted": 1}`; they are saved behind the
+//! request. With `durability = "journal"` they are on disk by then, and survive the process; with
+//! `"memory"` they are in its memory only. 503 when the queue or the journal is full.
+//!
 //! # Jobs into a queue
 //! `POST /jobs/{name}`, one object or an array, all or none:
 //! ```json
@@ -49,12 +58,13 @@
 //! | 413 | the body is over `server.max-body` |
 //! | 415 | the body is not declared as `application/json` |
 //! | 422 | a value cannot be accepted; `item` (from 0) and `field` say which. Nothing was stored |
-//! | 503 | the store does not answer; `Retry-After` says when to try again |
+//! | 503 | the store does not answer, or there is no room; `Retry-After` says when to try again |
 
 mod claim;
 mod health;
 mod jobs;
 mod outbox;
+mod persist;
 mod report;
 mod trouble;
 
@@ -69,6 +79,7 @@ pub(crate) fn api() -> Router<Site> {
         .route("/health", get(health::health))
         .route("/ready", get(health::ready))
         .route("/outbox/{name}/events", post(outbox::append))
+        .route("/persist/{name}", post(persist::accept))
         .route("/jobs/{name}", post(jobs::enqueue))
         .route("/jobs/{name}/claim", post(claim::claim))
         .route("/jobs/{name}/{id}/complete", post(report::complete))

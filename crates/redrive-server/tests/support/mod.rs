@@ -11,11 +11,14 @@ use axum::http::{HeaderMap, Method, Request, StatusCode};
 use redrive_core::backoff::Backoff;
 use redrive_core::dead_letter::PipelineKind;
 use redrive_core::policy::Policy;
-use redrive_engine::{Pace, Pipeline};
+use redrive_engine::{Pace, PersistOptions, Persister, Pipeline};
 use redrive_server::{
-    Component, Doors, Gate, JobsDoor, Limits, Metrics, OutboxDoor, Readiness, Site, router,
+    Component, Doors, Gate, JobsDoor, Limits, Metrics, OutboxDoor, PersistDoor, Readiness, Site, router,
 };
-use redrive_store::{Database, Jobs, JobsOptions, Outbox, OutboxOptions};
+use redrive_store::{
+    Database, FailedEvents, FailedEventsOptions, Jobs, JobsOptions, Outbox, OutboxOptions, Record, Target,
+    TargetOptions,
+};
 use redrive_testkit::TestDatabase;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -27,12 +30,14 @@ pub(crate) static METRICS: LazyLock<Metrics> = LazyLock::new(|| Metrics::install
 /// The largest body.
 pub(crate) const MAX_BODY: usize = 100_000;
 
-/// The outbox `orders` and the job queue `mails`.
+/// The outbox `orders`, the job queue `mails` and the persist pipeline `urls`, whose queue has room for 100.
 pub(crate) struct Stand {
     pub(crate) router: Router,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) mails: Arc<Pipeline>,
+    pub(crate) target: Arc<Target>,
+    pub(crate) urls: Persister<Record>,
     pub(crate) stop: CancellationToken,
     pub(crate) database: TestDatabase,
 }
@@ -61,6 +66,7 @@ impl Stand {
         let stand = Self::without_tables(&Gate::default(), redrive_testkit::sqlite());
         stand.outbox.migrate().await.unwrap();
         stand.jobs.migrate().await.unwrap();
+        stand.target.migrate().await.unwrap();
         stand
     }
 
@@ -72,8 +78,14 @@ impl Stand {
 
     /// With tables that nobody made, behind this gate.
     pub(crate) fn behind(gate: &Gate, database: TestDatabase) -> Self {
+        // First: what is counted before there is a recorder is not counted.
+        let metrics = METRICS.clone();
         let connection = Database::open(&database.url).unwrap();
         let outbox = Arc::new(Outbox::new(connection.clone(), OutboxOptions::new("orders")).unwrap());
+        let target = Arc::new(Target::new(connection.clone(), &TargetOptions::new("urls")).unwrap());
+        let failed = FailedEvents::new(connection.clone(), FailedEventsOptions::new("urls")).unwrap();
+        let options = PersistOptions { queue: 100, ..PersistOptions::default() };
+        let urls = Persister::builder(target.clone(), Arc::new(failed)).build(options);
         let jobs = Arc::new(Jobs::new(connection, JobsOptions::new("mails")).unwrap());
         let orders = Pipeline::new("orders", PipelineKind::Outbox, outbox.clone(), outbox.clone(), policy());
         let mails = Pipeline::new("mails", PipelineKind::Jobs, jobs.clone(), jobs.clone(), policy());
@@ -81,11 +93,12 @@ impl Stand {
         let mut doors = Doors::default();
         doors.add_outbox(OutboxDoor::new(Arc::new(orders), outbox.clone(), gate.clone()));
         doors.add_jobs(JobsDoor::new(mails.clone(), jobs.clone(), gate.clone()));
+        doors.add_persist(PersistDoor::new(urls.clone(), gate.clone()));
         let stop = CancellationToken::new();
-        let (readiness, metrics) = (Arc::new(Well), METRICS.clone());
+        let readiness = Arc::new(Well);
         let site = Site { readiness, doors: Arc::new(doors), metrics, stop: stop.clone() };
         let router = router(site, Limits { body: MAX_BODY });
-        Self { router, outbox, jobs, mails, stop, database }
+        Self { router, outbox, jobs, mails, target, urls, stop, database }
     }
 
     pub(crate) async fn post(&self, path: &str, body: impl Into<Body>) -> Answer {

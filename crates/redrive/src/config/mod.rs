@@ -49,7 +49,9 @@ pub use jobs::JobsConfig;
 pub use kafka::{Brokers, JsonPath, KafkaBatch, KafkaConfig, KafkaSink, TopicName};
 pub use mistake::{Mistake, Mistakes};
 pub use outbox::{OnDead, Ordering, OutboxConfig, Processed};
-pub use persist::{Cron, Durability, PersistColumns, PersistConfig, PersistDlq};
+pub use persist::{
+    Cron, Durability, PersistColumns, PersistConfig, PersistDlq, PersistJournal, PersistQueue,
+};
 pub use reference::reference;
 pub use retry::{Backoff, Retry};
 pub use secret::Secret;

@@ -1,7 +1,10 @@
 //! `[persist.NAME]`: write-behind persistence into a table.
 
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::time::Duration;
+
+use redrive_engine::persist::Cron as Schedule;
 
 use super::context::Context;
 use super::database::DatabaseUrl;
@@ -11,6 +14,7 @@ use super::identifier::{ColumnName, TableName};
 use super::retry::{BackoffDefaults, Retry};
 use super::section::Section;
 use super::setting::{Setting, Wrong, choice, text};
+use super::size::ByteSize;
 
 /// One write-behind pipeline.
 #[derive(Debug, Clone)]
@@ -27,12 +31,38 @@ pub struct PersistConfig {
     pub failed_table: TableName,
     /// When the sender is answered.
     pub durability: Durability,
+    /// The journal on disk.
+    pub journal: PersistJournal,
+    /// How many events are saved at once.
+    pub batch_size: NonZeroU32,
+    /// What waits in memory.
+    pub queue: PersistQueue,
     /// The quick retries of a save.
     pub retry: Retry,
     /// The slow retries of failed events.
     pub dlq: PersistDlq,
+    /// How many failed events raise an alert.
+    pub alert_threshold: NonZeroU32,
     /// What the names of its metrics start with.
     pub metrics_prefix: String,
+}
+
+/// The journal on disk: in front of everything, or below the failed events.
+#[derive(Debug, Clone)]
+pub struct PersistJournal {
+    /// Its folder.
+    pub dir: PathBuf,
+    /// How large it may get.
+    pub max_size: ByteSize,
+}
+
+/// What waits in memory.
+#[derive(Debug, Clone)]
+pub struct PersistQueue {
+    /// So many events at most.
+    pub max_events: NonZeroU32,
+    /// And so many bytes of them.
+    pub max_size: ByteSize,
 }
 
 /// The columns of key and payload, in the target table and in the failed table.
@@ -69,15 +99,24 @@ choice! {
     }
 }
 
-/// A cron expression in Quartz form, seconds first. Only its shape is checked here: six fields.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cron(String);
+/// A cron expression in Quartz form, seconds first, in UTC.
+#[derive(Debug, Clone)]
+pub struct Cron {
+    text: String,
+    schedule: Schedule,
+}
 
 impl Cron {
     /// The expression as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    /// What it means.
+    #[must_use]
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
     }
 }
 
@@ -89,10 +128,8 @@ impl Setting for Cron {
     fn read(node: &Node, _: &Environment) -> Result<Self, Wrong> {
         const EXPECTED: &str = "six cron fields (second minute hour day month weekday), such as \"0 0 0 * * ?\" for every midnight";
         let text = text(node, EXPECTED)?;
-        let field =
-            |field: &str| field.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"*/,-?#".contains(&byte));
-        let is_cron = text.split_ascii_whitespace().count() == 6 && text.split_ascii_whitespace().all(field);
-        if is_cron { Ok(Self(text.to_owned())) } else { Err(Wrong::expected(EXPECTED)) }
+        let schedule = Schedule::parse(text).map_err(|_| Wrong::expected(EXPECTED))?;
+        Ok(Self { text: text.to_owned(), schedule })
     }
 }
 
@@ -130,10 +167,27 @@ impl PersistConfig {
                 "journal",
                 "`\"journal\"` answers the sender once the event is on disk; `\"memory\"` at once.",
             ),
+            journal: section.table(
+                "journal",
+                "The journal on disk: before everything, or below the failed events.",
+                |section| PersistJournal::read(section, context.data_dir.join("persist").join(name)),
+            ),
+            batch_size: section.get("batch-size", "1000", "How many events are saved at once at most."),
+            queue: section.table(
+                "queue",
+                "What waits in memory; more is answered with 503.",
+                PersistQueue::read,
+            ),
             retry: section.table("retry", "The quick retries of a save.", |section| {
                 Retry::read(section, "3", &BACKOFF)
             }),
             dlq: section.table("dlq", "The slow retries of failed events.", PersistDlq::read),
+            alert_threshold: section.derived(
+                "alert-threshold",
+                context.alert_threshold,
+                "`alerts.threshold`",
+                "How many failed events raise an alert.",
+            ),
             metrics_prefix: section.get(
                 "metrics-prefix",
                 "url_persistence",
@@ -156,6 +210,24 @@ impl PersistConfig {
                 "metrics-prefix",
                 "found a prefix that no metric can have, expected a-z, 0-9 and _, with a letter first",
             );
+        }
+    }
+}
+
+impl PersistJournal {
+    fn read(section: &mut Section<'_>, default: PathBuf) -> Self {
+        Self {
+            dir: section.derived("dir", default, "`persist/NAME` in `server.data-dir`", "Its folder."),
+            max_size: section.get("max-size", "1GiB", "How large it may get; then events are refused."),
+        }
+    }
+}
+
+impl PersistQueue {
+    fn read(section: &mut Section<'_>) -> Self {
+        Self {
+            max_events: section.get("max-events", "10000", "So many events at most."),
+            max_size: section.get("max-size", "64MiB", "And so many bytes of them."),
         }
     }
 }
@@ -186,7 +258,7 @@ impl PersistDlq {
             cleanup_cron: section.get(
                 "cleanup-cron",
                 "0 0 0 * * ?",
-                "When resolved events are cleaned up, in Quartz form (seconds first).",
+                "When resolved events are cleaned up, in Quartz form (seconds first), in UTC.",
             ),
             keep_resolved: section.get("keep-resolved", "7d", "How long resolved events are kept."),
         }

@@ -39,6 +39,7 @@ pub(super) fn launch(
     let notifies = config.database.backend() == Backend::Postgres;
     Ok(Launch {
         pipeline: Arc::new(pipeline),
+        persister: None,
         watch: surroundings.watch(config.alert_threshold.get()),
         rules: rules::rules(&config.auto_redrive)?,
         announced: notifies.then(|| (database.clone(), store.channel())),

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use redrive_engine::auto_redrive::Rule;
-use redrive_engine::{Pipeline, WatchOptions};
+use redrive_engine::{Persister, Pipeline, WatchOptions};
 use redrive_server::Gate;
-use redrive_store::Database;
+use redrive_store::{Database, Record};
 
 use crate::retention::Retention;
 use crate::running::Running;
@@ -13,6 +13,8 @@ use crate::running::Running;
 /// A pipeline that starts once its tables are there.
 pub(crate) struct Launch {
     pub(super) pipeline: Arc<Pipeline>,
+    /// Who works on it, if not workers.
+    pub(super) persister: Option<Persister<Record>>,
     pub(super) watch: WatchOptions,
     pub(super) rules: Vec<Rule>,
     /// The database and the channel on which new work is announced.
@@ -29,7 +31,10 @@ impl Launch {
         if let Some((database, channel)) = &self.announced {
             engine.listen(&self.pipeline, database.clone(), channel.clone());
         }
-        engine.start(&self.pipeline, self.watch.clone());
+        match &self.persister {
+            Some(persister) => engine.persist(persister, self.watch.clone()),
+            None => engine.start(&self.pipeline, self.watch.clone()),
+        }
         engine.auto_redrive(&self.pipeline, self.rules.clone());
         if let Some(retention) = &self.retention {
             running.chore(|stop| retention.clone().keep(stop));

@@ -16,6 +16,7 @@ mod launch;
 mod outbox;
 mod pace;
 mod part;
+mod persist;
 mod plant;
 mod rules;
 mod stores;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use redrive_store::{Audit, Database, Error, FailedEvents, Jobs, Letters, Operations, Outbox};
+use redrive_store::{Audit, Database, Error, FailedEvents, Jobs, Letters, Operations, Outbox, Target};
 
 /// A pipeline, or a database, that must be prepared and can be asked how it is.
 pub(crate) struct Part {
@@ -68,6 +68,20 @@ impl Tables for Console {
     }
 }
 
+/// The tables of a persist pipeline.
+pub(super) struct Persisted {
+    pub(super) target: Arc<Target>,
+    pub(super) failed: Arc<FailedEvents>,
+}
+
+#[async_trait]
+impl Tables for Persisted {
+    async fn migrate(&self) -> Result<(), Error> {
+        self.target.migrate().await?;
+        self.failed.migrate().await
+    }
+}
+
 macro_rules! tables {
     ($($store:ty),+) => {
         $(#[async_trait]
@@ -78,4 +92,4 @@ macro_rules! tables {
         })+
     };
 }
-tables!(Letters, Outbox, Jobs, FailedEvents);
+tables!(Letters, Outbox, Jobs);

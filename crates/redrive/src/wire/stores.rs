@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use redrive::config::{Config, DatabaseUrl, JobsConfig, OutboxConfig, PersistConfig};
 use redrive_core::dead_letter::PipelineKind;
-use redrive_store::{
-    Audit, Database, Error, FailedEvents, FailedEventsOptions, Jobs, Letters, Operations, Outbox,
-};
+use redrive_store::{Audit, Database, Error, FailedEvents, Jobs, Letters, Operations, Outbox, Target};
 
 use super::databases::Databases;
-use super::part::{Console, Part, Tables};
-use super::{jobs, outbox};
+use super::part::{Console, Part, Persisted, Tables};
+use super::{jobs, outbox, persist};
 
 /// Every part of a configuration that keeps something in a database.
 pub(crate) struct Stores<'a> {
@@ -20,6 +18,8 @@ pub(crate) struct Stores<'a> {
     pub(super) outboxes: Vec<Wired<'a, OutboxConfig, Outbox>>,
     /// The job queues among them.
     pub(super) jobs: Vec<Wired<'a, JobsConfig, Jobs>>,
+    /// The persist pipelines among them.
+    pub(super) persists: Vec<Wired<'a, PersistConfig, Persisted>>,
 }
 
 /// The store of a pipeline, with its configuration.
@@ -36,7 +36,8 @@ impl<'a> Stores<'a> {
         let own = &config.server.database;
         let database = databases.open(own)?;
         let console = part("server.database", "store", own, &database, Arc::new(console(&database)));
-        let mut stores = Self { parts: vec![console], outboxes: Vec::new(), jobs: Vec::new() };
+        let mut stores =
+            Self { parts: vec![console], outboxes: Vec::new(), jobs: Vec::new(), persists: Vec::new() };
         for outbox in &config.outboxes {
             stores.add_outbox(outbox, databases.open(&outbox.database)?)?;
         }
@@ -44,7 +45,7 @@ impl<'a> Stores<'a> {
             stores.add_jobs(jobs, databases.open(&jobs.database)?)?;
         }
         for persist in &config.persists {
-            stores.add_persist(persist, &databases.open(&persist.database)?)?;
+            stores.add_persist(persist, databases.open(&persist.database)?)?;
         }
         for kafka in &config.kafkas {
             let letters = Letters::new(database.clone(), &kafka.name, PipelineKind::Kafka);
@@ -67,9 +68,12 @@ impl<'a> Stores<'a> {
         Ok(())
     }
 
-    fn add_persist(&mut self, config: &PersistConfig, database: &Database) -> Result<(), Error> {
-        let store = FailedEvents::new(database.clone(), failed_events_options(config))?;
-        self.parts.push(part(&config.name, "persist", &config.database, database, Arc::new(store)));
+    fn add_persist(&mut self, config: &'a PersistConfig, database: Database) -> Result<(), Error> {
+        let target = Arc::new(Target::new(database.clone(), &persist::target_options(config))?);
+        let failed = Arc::new(FailedEvents::new(database.clone(), persist::failed_options(config))?);
+        let store = Arc::new(Persisted { target, failed });
+        self.parts.push(part(&config.name, "persist", &config.database, &database, store.clone()));
+        self.persists.push(Wired { config, database, store });
         Ok(())
     }
 }
@@ -89,14 +93,5 @@ fn console(database: &Database) -> Console {
         letters: Letters::new(database.clone(), PipelineKind::Intake.name(), PipelineKind::Intake),
         operations: Operations::new(database.clone()),
         audit: Audit::new(database.clone()),
-    }
-}
-
-fn failed_events_options(persist: &PersistConfig) -> FailedEventsOptions {
-    FailedEventsOptions {
-        pipeline: persist.name.clone(),
-        table: persist.failed_table.as_str().to_owned(),
-        key_column: persist.columns.key.as_str().to_owned(),
-        payload_column: persist.columns.payload.as_str().to_owned(),
     }
 }
