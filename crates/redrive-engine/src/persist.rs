@@ -340,6 +340,11 @@ impl Core {
         self.intake.waiting() as u64 + self.disk.as_ref().map_or(0, Disk::waiting)
     }
 
+    fn show_waiting(&self) {
+        self.tally.in_memory.set(self.intake.waiting() as f64);
+        self.tally.on_disk.set(self.disk.as_ref().map_or(0, Disk::waiting) as f64);
+    }
+
     /// Saves what comes in until the stop, and then what is left.
     pub(crate) async fn write(self: Arc<Self>, stop: CancellationToken) {
         writer::Writer::new(self, stop).run().await;

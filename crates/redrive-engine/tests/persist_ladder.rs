@@ -31,8 +31,8 @@ async fn take_away(client: &mut Client) {
 }
 
 async fn bring_back(client: &mut Client) {
-    client.run("ALTER TABLE failed_away RENAME TO failed_events").await;
     client.run("ALTER TABLE urls_away RENAME TO urls").await;
+    client.run("ALTER TABLE failed_away RENAME TO failed_events").await;
 }
 
 async fn stands_on(persister: &Persister<Record>, rung: Rung) {
@@ -61,8 +61,14 @@ async fn what_no_table_takes_waits_on_disk_and_comes_back_by_itself() {
             }
             bring_back(&mut client).await;
             persister.idle().await;
+            // A batch whose last try came just too early is among the failed events: the schedule saves it.
+            let unresolved = "SELECT count(*) FROM failed_events WHERE status <> 'RESOLVED'";
+            eventually("nothing waits", async || client.number(unresolved).await == 0).await;
             assert_eq!(stand.saved().await, 520, "{durability:?} on {:?}", stand.database.backend);
-            assert_eq!(client.number("SELECT count(*) FROM failed_events").await, 0);
+            let burnt = "SELECT count(*) FROM failed_events WHERE retry_count <> 0";
+            assert_eq!(client.number(burnt).await, 0);
+            persister.persist(&record("next", "1")).await.unwrap();
+            persister.idle().await;
             assert_eq!(persister.rung(), Rung::Target);
             assert_eq!(persister.pipeline().health.get(), Ok(()));
             stand.stop().await;

@@ -81,6 +81,10 @@ fn describe() {
         "redrive_ladder_rung",
         "Where events go: 1 the target, 2 the dead-letter store, 3 the journal on disk, 4 memory only."
     );
+    describe_gauge!(
+        "redrive_waiting_events",
+        "Events that were accepted and are neither saved nor set aside, by where they are: memory or disk."
+    );
     describe_counter!("redrive_alerts_total", "Alerts by channel and outcome.");
     describe_counter!("redrive_auto_redriven_total", "Letters that a policy has redriven.");
     describe_counter!("redrive_purged_total", "Processed or resolved events that retention has deleted.");

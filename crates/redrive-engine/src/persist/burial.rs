@@ -11,6 +11,9 @@ use super::Core;
 use super::sink::GIVE_UP;
 use crate::alerts::{DeadLetterAlert, Inert};
 
+/// More than this at once is one line in the log: an outage sets aside whole batches.
+const LOGGED: usize = 20;
+
 impl Core {
     /// Makes failed events of these records, all or none.
     ///
@@ -28,19 +31,31 @@ impl Core {
         };
         self.tally.dead_lettered.increment(ids.len() as u64);
         self.tally.dead.increment(ids.len() as u64);
+        if let (Some((_, first)), true) = (letters.first(), letters.len() > LOGGED) {
+            let (name, count) = (&self.pipeline.name, letters.len());
+            tracing::warn!(pipeline = %name, count, class = %first.class, first = %first, "dead letters");
+        }
         for (id, (record, failure)) in ids.iter().zip(letters) {
-            self.tell(*id, &record.key, 0, failure);
+            if letters.len() <= LOGGED {
+                self.log(*id, &record.key, 0, failure);
+            }
+            self.alert(*id, &record.key, 0, failure);
         }
         self.pipeline.watch.nudge();
         Ok(())
     }
 
-    /// Tells people about a failed event.
-    pub(super) fn tell(&self, id: WorkId, key: &str, retry_count: u32, failure: &Failure) {
+    /// With everything a person needs to find it.
+    pub(super) fn log(&self, id: WorkId, key: &str, retry_count: u32, failure: &Failure) {
         let name = &self.pipeline.name;
         tracing::warn!(
             pipeline = %name, event = %id, key, retry_count, class = %failure.class, error = %failure, "dead letter"
         );
+    }
+
+    /// Tells people about a failed event.
+    pub(super) fn alert(&self, id: WorkId, key: &str, retry_count: u32, failure: &Failure) {
+        let name = &self.pipeline.name;
         self.pipeline.alerts.dead_letter(DeadLetterAlert {
             pipeline: Inert::new(name),
             event_id: Inert::new(&id.to_string()),

@@ -11,7 +11,7 @@
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use redrive_spool::journal::{Position, Reader};
+use redrive_spool::journal::{Position, Reader, Span};
 use redrive_spool::{Error, Journal};
 use redrive_store::Record;
 
@@ -73,8 +73,17 @@ impl Disk {
 
     /// Somebody else has these.
     pub(super) fn acknowledge(&self, read: &Read) {
-        read.places.iter().for_each(|place| self.journal.acknowledge((*place).into()));
+        for span in spans(&read.places) {
+            self.journal.acknowledge(span);
+        }
     }
+}
+
+/// Places that follow one another, together.
+fn spans(places: &[Position]) -> impl Iterator<Item = Span> + '_ {
+    let follows = |one: &Position, next: &Position| one.0 + 1 == next.0;
+    let span = |run: &[Position]| Some(Span { first: *run.first()?, last: *run.last()? });
+    places.chunk_by(follows).filter_map(span)
 }
 
 fn encode(record: &Record) -> Bytes {
@@ -115,6 +124,13 @@ mod tests {
         let bytes = b"\x01\x06\x05\x04\x03\x02\x01\0\0\x02\0\0\0\xc3\xa9https";
         assert_eq!(encode(&record), bytes.as_slice());
         assert_eq!(decode(bytes), Some(record));
+    }
+
+    #[test]
+    fn places_that_follow_one_another_are_acknowledged_together() {
+        let places = [1, 2, 3, 7, 9, 10].map(Position);
+        let ends: Vec<_> = spans(&places).map(|span| (span.first.0, span.last.0)).collect();
+        assert_eq!(ends, [(1, 3), (7, 7), (9, 10)]);
     }
 
     #[test]

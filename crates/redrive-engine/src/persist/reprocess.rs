@@ -136,7 +136,8 @@ impl Reprocess {
             Some((failure, end)) => {
                 self.core.tally.retried.increment(1);
                 if *end == End::ForGood {
-                    self.core.tell(note.work, &note.key, note.retry_count, failure);
+                    self.core.log(note.work, &note.key, note.retry_count, failure);
+                    self.core.alert(note.work, &note.key, note.retry_count, failure);
                     self.core.pipeline.watch.nudge();
                 }
             }

@@ -1,6 +1,6 @@
 //! The numbers of a persister: the founding ones under their prefix, and those that every pipeline has.
 
-use metrics::{Counter, Histogram, counter, histogram};
+use metrics::{Counter, Gauge, Histogram, counter, describe_counter, gauge, histogram};
 
 /// Counts what became of events.
 pub(super) struct Tally {
@@ -17,6 +17,8 @@ pub(super) struct Tally {
     pub(super) dropped: Counter,
     pub(super) seconds: Histogram,
     pub(super) purged: Counter,
+    pub(super) in_memory: Gauge,
+    pub(super) on_disk: Gauge,
 }
 
 impl Tally {
@@ -28,6 +30,8 @@ impl Tally {
             counter!("redrive_events_total", &labels.map(|(name, value)| (name, value.to_owned())))
         };
         let labels = [("pipeline", pipeline.to_owned()), ("type", pipeline.to_owned())];
+        let waiting = |place: &'static str| gauge!("redrive_waiting_events", "pipeline" => pipeline.to_owned(), "place" => place);
+        describe(prefix);
         let tally = Self {
             batches_saved: founding("success"),
             batches_failed: founding("failure"),
@@ -39,11 +43,23 @@ impl Tally {
             dropped: events("dropped"),
             seconds: histogram!("redrive_attempt_seconds", &labels),
             purged: counter!("redrive_purged_total", "pipeline" => pipeline.to_owned()),
+            in_memory: waiting("memory"),
+            on_disk: waiting("disk"),
         };
         // Shown from the start: an alert on a number that is not there yet never fires.
         for counter in [&tally.batches_saved, &tally.batches_failed, &tally.dead_lettered] {
             counter.increment(0);
         }
         tally
+    }
+}
+
+fn describe(prefix: &str) {
+    for (name, help) in [
+        ("success", "Batches of which every event was saved."),
+        ("failure", "Batches of which some event was not saved."),
+        ("dlq", "Events that became failed events."),
+    ] {
+        describe_counter!(format!("{prefix}_{name}_total"), help);
     }
 }

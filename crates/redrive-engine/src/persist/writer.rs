@@ -26,6 +26,17 @@ use crate::ladder::Rung;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
+/// How often the number of waiting events is shown.
+const SHOWN_EVERY: Duration = Duration::from_secs(1);
+
+/// What became of events on disk.
+enum Lifted {
+    /// Somebody else has them.
+    Yes,
+    /// They stay for the next start.
+    Stopped,
+}
+
 pub(super) struct Writer {
     core: Arc<Core>,
     stop: CancellationToken,
@@ -46,7 +57,8 @@ impl Writer {
             self.stop.cancelled().await;
             self.core.intake.close();
         };
-        tokio::join!(closing, self.empty_memory(), self.empty_disk());
+        tokio::join!(closing, self.empty_memory(), self.empty_disk(), self.show_waiting());
+        self.core.show_waiting();
     }
 
     async fn empty_memory(&self) {
@@ -68,7 +80,10 @@ impl Writer {
             tokio::select! {
                 biased;
                 () = self.out_of_time() => return,
-                () = self.lift(&read.records) => disk.acknowledge(&read),
+                lifted = self.lift(&read.records) => match lifted {
+                    Lifted::Yes => disk.acknowledge(&read),
+                    Lifted::Stopped => return,
+                },
             }
             self.core.intake.finish_disk();
         }
@@ -131,13 +146,23 @@ impl Writer {
         disk.append(batch).await.map_err(|error| error.to_string())
     }
 
-    /// Lifts events from the disk; they stay there as long as nobody takes them.
-    async fn lift(&self, batch: &[Record]) {
+    /// Lifts events from the disk; they stay there as long as nobody takes them, and after a stop.
+    async fn lift(&self, batch: &[Record]) -> Lifted {
         let mut pause = FIRST_PAUSE;
         while let Err(why) = self.write(batch).await {
             self.core.ladder.stand(Rung::Disk, &why);
-            sleep(pause).await;
+            if self.stop.run_until_cancelled(sleep(pause)).await.is_none() {
+                return Lifted::Stopped;
+            }
             pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        Lifted::Yes
+    }
+
+    /// Shows how much waits, until there is nothing more to show.
+    async fn show_waiting(&self) {
+        while self.emptied.run_until_cancelled(sleep(SHOWN_EVERY)).await.is_some() {
+            self.core.show_waiting();
         }
     }
 
