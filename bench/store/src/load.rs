@@ -12,8 +12,9 @@ pub(crate) struct Load {
 
 impl Load {
     /// The batches that are compared, with delivered events kept and deleted.
-    pub(crate) fn all(workers: usize) -> impl Iterator<Item = Self> {
-        [50, 500].into_iter().flat_map(move |batch| {
+    pub(crate) fn all(workers: usize, only: Option<u32>) -> impl Iterator<Item = Self> {
+        let batches = [50, 500].into_iter().filter(move |batch| only.is_none_or(|only| only == *batch));
+        batches.flat_map(move |batch| {
             [Processed::Keep, Processed::Delete].map(|processed| Self { workers, batch, processed })
         })
     }

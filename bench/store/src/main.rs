@@ -35,6 +35,9 @@ struct Args {
     /// How many dead rows lie beside the live ones.
     #[arg(long, default_value_t = 1_000_000)]
     dead: u32,
+    /// Only batches of this many: 50 or 500.
+    #[arg(long)]
+    batch: Option<u32>,
     /// Only this part.
     #[arg(long)]
     only: Option<Part>,

@@ -41,7 +41,7 @@ pub(crate) async fn measure(args: &Args, scratch: &Scratch) -> anyhow::Result<Ve
         .await?;
     let mut table = Table::new(&HEADINGS);
     let mut targets = Vec::new();
-    for load in Load::all(WORKERS) {
+    for load in Load::all(WORKERS, args.batch) {
         let mut contestants: Vec<Box<dyn Contestant>> = vec![
             Box::new(ours(args.rows, scratch, load).await?),
             Box::new(raw(args.rows, scratch, load, Form::Two).await?),

@@ -40,7 +40,7 @@ pub(crate) async fn measure(args: &Args) -> anyhow::Result<Vec<Target>> {
     Hand::Sqlite(connect(&raw_file).await?)
         .run(&[include_str!("../sql/sqlite/schema.sql").to_owned()])
         .await?;
-    for load in Load::all(1) {
+    for load in Load::all(1, args.batch) {
         let mut contestants: Vec<Box<dyn Contestant>> = vec![
             Box::new(ours(args.rows, &folder.path().join("ours.db"), load).await?),
             Box::new(raw(args.rows, &raw_file, load).await?),
