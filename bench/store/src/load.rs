@@ -1,5 +1,6 @@
 //! How the work is done: by how many workers, in batches of how many, and what becomes of it.
 
+use bench_harness::{RawPace, Settle};
 use redrive_store::Processed;
 
 /// One setting of a comparison.
@@ -17,6 +18,15 @@ impl Load {
         batches.flat_map(move |batch| {
             [Processed::Keep, Processed::Delete].map(|processed| Self { workers, batch, processed })
         })
+    }
+
+    /// The same for the raw loop.
+    pub(crate) fn raw(&self) -> RawPace {
+        let settle = match self.processed {
+            Processed::Keep => Settle::Update,
+            Processed::Delete => Settle::Delete,
+        };
+        RawPace { workers: self.workers, batch: self.batch, settle }
     }
 
     /// `batch 500, update`.

@@ -13,10 +13,10 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSyn
 use sqlx::{Connection as _, Executor as _, Row as _, SqliteConnection};
 
 use crate::Args;
-use crate::events::fill_sqlite;
 use crate::load::Load;
 use crate::ours::Ours;
-use crate::stage::{Hand, Stage, tidy_sqlite};
+use bench_harness::events::fill_sqlite;
+use bench_harness::{Hand, Stage, tidy_sqlite};
 
 /// Its version and settings, in one line.
 pub(crate) async fn describe() -> anyhow::Result<String> {

@@ -191,9 +191,7 @@ impl Database {
                 Address::Sqlite(options) => {
                     SqliteConnection::connect_with(options).await.map(Connection::Sqlite)
                 }
-                Address::Postgres(options) => {
-                    connect_postgres(options).await.map(Connection::Postgres)
-                }
+                Address::Postgres(options) => connect_postgres(options).await.map(Connection::Postgres),
                 Address::MySql(options) => connect_mysql(options).await.map(Connection::MySql),
             }
         };
