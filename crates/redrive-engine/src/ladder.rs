@@ -40,7 +40,7 @@ impl Rung {
         match self {
             Self::Target => "the target",
             Self::DeadLetters => "the dead-letter store",
-            Self::Disk => "the journal on disk",
+            Self::Disk => "the local disk",
             Self::Nowhere => "memory only",
         }
     }

@@ -15,6 +15,7 @@
 //! | `ladder` | where events go when nothing above takes them |
 //! | `watch` | thresholds, reports, gauges |
 //! | [`auto_redrive`] | policies that redrive by themselves |
+//! | [`ingest`] | events over HTTP into object storage, with a spool on disk |
 //! | [`handlers`] | HTTP, command and Kafka, for services in other languages |
 //! | [`alerts`] | who is told, and how often |
 
@@ -38,6 +39,7 @@ pub mod auto_redrive;
 pub mod breaker;
 pub mod handlers;
 pub mod persist;
+pub mod ingest;
 
 pub use engine::Engine;
 pub use health::Health;

@@ -49,7 +49,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::alerts::AlertService;
 use crate::ladder::{Ladder, Rung};
-use crate::pipeline::{Pipeline, Silence};
+use crate::alerts::Silence;
+use crate::pipeline::Pipeline;
 use cache::{Refresh, Typed};
 use disk::Disk;
 use intake::Intake;

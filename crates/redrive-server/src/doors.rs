@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::StatusCode;
+use redrive_engine::ingest::Ingest;
 use redrive_engine::{Persister, Pipeline, Remote};
 use redrive_store::{Jobs, Outbox, Record};
 
@@ -17,6 +18,21 @@ pub struct Doors {
     outboxes: BTreeMap<String, OutboxDoor>,
     jobs: BTreeMap<String, JobsDoor>,
     persists: BTreeMap<String, PersistDoor>,
+    ingests: BTreeMap<String, IngestDoor>,
+}
+
+/// Where events come into object storage.
+pub struct IngestDoor {
+    pub(crate) ingest: Arc<Ingest>,
+    pub(crate) max_body: usize,
+}
+
+impl IngestDoor {
+    /// The door of this pipeline, for bodies of so many bytes once they are unpacked.
+    #[must_use]
+    pub fn new(ingest: Arc<Ingest>, max_body: usize) -> Self {
+        Self { ingest, max_body }
+    }
 }
 
 /// Where events come into an outbox.
@@ -102,6 +118,17 @@ impl Doors {
         self.persists.insert(door.persister.pipeline().name.clone(), door);
     }
 
+    /// Adds an ingest pipeline.
+    pub fn add_ingest(&mut self, door: IngestDoor) {
+        self.ingests.insert(door.ingest.name().to_owned(), door);
+    }
+
+    /// The ingest pipeline of this name.
+    pub(crate) fn ingest(&self, name: &str) -> Result<&IngestDoor, Problem> {
+        let door = self.ingests.get(name);
+        door.ok_or_else(|| self.unknown("ingest pipeline", name, self.ingests.keys()))
+    }
+
     /// The outbox of this name.
     pub(crate) fn outbox(&self, name: &str) -> Result<&OutboxDoor, Problem> {
         let door = self.outboxes.get(name);
@@ -137,6 +164,7 @@ impl Doors {
             (self.outboxes.contains_key(name), "an outbox"),
             (self.jobs.contains_key(name), "a job queue"),
             (self.persists.contains_key(name), "a persist pipeline"),
+            (self.ingests.contains_key(name), "an ingest pipeline"),
         ];
         kinds.into_iter().find(|(is_it, _)| *is_it).map(|(_, kind)| kind)
     }

@@ -96,6 +96,7 @@ pub use redrive_core::failure::{Class, Code, Failure};
 pub use redrive_core::handler::Handler;
 pub use redrive_core::policy::Policy;
 pub use redrive_engine as engine;
+pub use redrive_engine::ingest;
 pub use redrive_engine::{
     Engine, Pace, PersistOptions, Persistent, Persister, Pipeline, Remote, Reported, Route, Routes,
     WatchOptions, alerts, handlers, persist,

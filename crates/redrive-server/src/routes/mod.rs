@@ -23,6 +23,12 @@
 //! Both are required; `key` is 1 to 255 characters. Answer: 202 `{"accepted": 1}`; they are saved behind the
 //! request. With `durability = "journal"` they are on disk by then, and survive the process; with
 //! `"memory"` they are in its memory only. 503 when the queue or the journal is full.
+//! # Events into object storage
+//! `POST /ingest/{name}` with `Content-Type: application/json`, one value or an array, or
+//! `application/x-ndjson`, one value per line; `Content-Encoding` may be `gzip` or `zstd`. Answer: 202
+//! `{"accepted": 100}`: durable on disk, unless the pipeline is set to answer from memory. All or none; with
+//! `?invalid=skip` the good lines of an NDJSON body, and `"rejected": [{"line": 3, "error": "…"}]`, the first
+//! hundred of the others. 503 when there is no room, 400 with the line that is wrong.
 //!
 //! # Jobs into a queue
 //! `POST /jobs/{name}`, one object or an array, all or none:
@@ -62,6 +68,7 @@
 
 mod claim;
 mod health;
+mod ingest;
 mod jobs;
 mod outbox;
 mod persist;
@@ -80,6 +87,7 @@ pub(crate) fn api() -> Router<Site> {
         .route("/ready", get(health::ready))
         .route("/outbox/{name}/events", post(outbox::append))
         .route("/persist/{name}", post(persist::accept))
+        .route("/ingest/{name}", post(ingest::ingest))
         .route("/jobs/{name}", post(jobs::enqueue))
         .route("/jobs/{name}/claim", post(claim::claim))
         .route("/jobs/{name}/{id}/complete", post(report::complete))
