@@ -18,6 +18,7 @@
 //!
 //! [`routes`] has the shapes.
 
+mod access;
 mod accepted;
 mod body;
 mod doors;
@@ -33,6 +34,7 @@ mod span;
 pub mod duration;
 pub mod routes;
 
+pub use access::{Access, Caller, Grant, Role};
 pub use doors::{Doors, Gate, IngestDoor, JobsDoor, OutboxDoor, PersistDoor};
 pub use metrics::{Metrics, MetricsError};
 pub use problem::Problem;

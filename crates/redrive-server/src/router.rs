@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::limit::RequestBodyLimitLayer;
 
+use crate::access::{self, Access};
 use crate::{Doors, Metrics, Problem, Readiness, metrics, problem, routes};
 
 /// What one request may cost.
@@ -27,6 +28,8 @@ pub struct Limits {
 pub struct Site {
     /// Who knows whether everything works.
     pub readiness: Arc<dyn Readiness>,
+    /// Who may call.
+    pub access: Access,
     /// Where work comes in.
     pub doors: Arc<Doors>,
     /// What `/metrics` shows.
@@ -49,11 +52,13 @@ parts_of_site!(readiness: Arc<dyn Readiness>, doors: Arc<Doors>, metrics: Metric
 
 /// All routes, behind the limits.
 pub fn router(site: Site, limits: Limits) -> Router {
+    let access = site.access.clone();
     let routes = Router::new()
         .nest("/api/v1", routes::api())
         .route("/metrics", get(metrics::show))
         .fallback(not_found)
-        .with_state(site);
+        .with_state(site)
+        .layer(middleware::from_fn_with_state(access, access::guard));
     guarded(routes, limits)
 }
 
@@ -113,7 +118,8 @@ mod tests {
     fn with(components: Vec<Component>) -> Router {
         let readiness = Arc::new(Fixed(components));
         let stop = CancellationToken::new();
-        router(Site { readiness, doors: Arc::default(), metrics: METRICS.clone(), stop }, LIMITS)
+        let (access, doors, metrics) = (Access::default(), Arc::default(), METRICS.clone());
+        router(Site { readiness, access, doors, metrics, stop }, LIMITS)
     }
 
     async fn ask(router: Router, method: Method, path: &str, body: &'static str) -> (Response, Value) {

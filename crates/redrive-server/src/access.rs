@@ -1,0 +1,301 @@
+//! Who may call what.
+//!
+//! - Without tokens redrive listens on loopback only, and whoever reaches it may do everything. A page
+//!   on the web reaches it, too, through the browser of somebody on this machine: so the request must be
+//!   addressed to this machine by a name that only this machine has (no rebound DNS name).
+//! - With tokens every request carries one: `Authorization: Bearer …`. Only hashes are kept, and they are
+//!   compared in constant time, with all of them each time.
+//! - A change that a browser sends must come from a page of ours.
+//!
+//! | request | needs |
+//! |---|---|
+//! | `/api/v1/health`, `/api/v1/ready` | nobody in particular |
+//! | `GET`, `HEAD` | a viewer |
+//! | everything else | an operator |
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+use crate::Problem;
+
+/// What somebody may do; each role includes the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// May look.
+    Viewer,
+    /// May put work in, redrive and resolve.
+    Operator,
+    /// May do everything.
+    Admin,
+}
+
+impl Role {
+    const fn with_article(self) -> &'static str {
+        match self {
+            Self::Viewer => "a viewer",
+            Self::Operator => "an operator",
+            Self::Admin => "an admin",
+        }
+    }
+}
+
+/// Somebody with a token.
+#[derive(Clone)]
+pub struct Grant {
+    /// Who it is, for the audit log.
+    pub name: String,
+    /// What they may do.
+    pub role: Role,
+    /// The SHA-256 of their token.
+    pub sha256: [u8; 32],
+}
+
+/// Who may call.
+#[derive(Clone, Default)]
+pub struct Access {
+    grants: Arc<[Grant]>,
+}
+
+/// Who called; the routes find it among the request's extensions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// Their name.
+    pub name: String,
+    /// What they may do.
+    pub role: Role,
+}
+
+impl Access {
+    /// These people; with none of them, everybody on this machine.
+    #[must_use]
+    pub fn new(grants: Vec<Grant>) -> Self {
+        Self { grants: grants.into() }
+    }
+
+    fn admit(&self, request: &Request) -> Result<Option<Caller>, Problem> {
+        let (headers, method) = (request.headers(), request.method());
+        if self.grants.is_empty() {
+            from_here(headers)?;
+        }
+        let Some(needed) = needed(method, request.uri().path()) else { return Ok(None) };
+        if needed > Role::Viewer {
+            of_our_own(headers)?;
+        }
+        let caller = self.caller(headers)?;
+        if caller.role < needed {
+            let detail = format!(
+                "{} {} needs {}, and the token of {} is that of {}: ask for a token with that role.",
+                method,
+                request.uri().path(),
+                needed.with_article(),
+                caller.name,
+                caller.role.with_article()
+            );
+            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+        }
+        Ok(Some(caller))
+    }
+
+    fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
+        if self.grants.is_empty() {
+            return Ok(Caller { name: "local".to_owned(), role: Role::Admin });
+        }
+        let token = headers.get(AUTHORIZATION).and_then(bearer).ok_or_else(|| {
+            unauthorized("This server asks for a token: send `Authorization: Bearer TOKEN`.")
+        })?;
+        let hash = Sha256::digest(token);
+        // Every hash is looked at, whether one before it was right or not.
+        let mut found = None;
+        for grant in &*self.grants {
+            if bool::from(grant.sha256.as_slice().ct_eq(hash.as_slice())) {
+                found = Some(grant);
+            }
+        }
+        let grant = found.ok_or_else(|| {
+            unauthorized("Nobody here has this token: check it against `server.tokens`, which holds its SHA-256.")
+        })?;
+        Ok(Caller { name: grant.name.clone(), role: grant.role })
+    }
+}
+
+/// What a request needs; nothing for what everybody may ask.
+fn needed(method: &Method, path: &str) -> Option<Role> {
+    if matches!(path, "/api/v1/health" | "/api/v1/ready") {
+        return None;
+    }
+    Some(if matches!(*method, Method::GET | Method::HEAD) { Role::Viewer } else { Role::Operator })
+}
+
+fn bearer(value: &HeaderValue) -> Option<&[u8]> {
+    let value = value.as_bytes();
+    let (scheme, token) = value.split_at_checked("Bearer ".len())?;
+    (scheme.eq_ignore_ascii_case(b"Bearer ") && !token.is_empty()).then(|| token.trim_ascii())
+}
+
+/// The request names this machine, not a name that somebody else controls.
+fn from_here(headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(host) = headers.get(HOST) else { return Ok(()) };
+    let host = host.to_str().unwrap_or_default();
+    if is_local(name_of(host)) {
+        return Ok(());
+    }
+    let detail = "This server has no tokens and answers only to localhost and loopback addresses, so that a web \
+                  page cannot reach it under a name of its own: call it by such a name, or configure `server.tokens`.";
+    Err(Problem::new(StatusCode::FORBIDDEN, detail))
+}
+
+fn is_local(name: &str) -> bool {
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+/// `host:port` without the port.
+fn name_of(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+/// A browser says where a request comes from: only pages of ours may change something.
+fn of_our_own(headers: &HeaderMap) -> Result<(), Problem> {
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    let same_site = site.is_none_or(|site| matches!(site, b"same-origin" | b"none"));
+    let same_origin = headers.get(ORIGIN).is_none_or(|origin| {
+        let origin = origin.to_str().unwrap_or_default();
+        let from = origin.split_once("://").map(|(_, host)| host);
+        let to = headers.get(HOST).and_then(|host| host.to_str().ok());
+        from.is_some() && from == to
+    });
+    if same_site && same_origin {
+        return Ok(());
+    }
+    let detail = "A page of another site sent this: only pages of this server may change something.";
+    Err(Problem::new(StatusCode::FORBIDDEN, detail))
+}
+
+fn unauthorized(detail: &str) -> Problem {
+    Problem::new(StatusCode::UNAUTHORIZED, detail)
+}
+
+/// Lets a request through, or says why not.
+pub(crate) async fn guard(State(access): State<Access>, mut request: Request, next: Next) -> Response {
+    match access.admit(&request) {
+        Ok(caller) => {
+            if let Some(caller) = caller {
+                request.extensions_mut().insert(caller);
+            }
+            next.run(request).await
+        }
+        Err(problem) => {
+            let status = problem.status();
+            let mut response = problem.into_response();
+            if status == StatusCode::UNAUTHORIZED {
+                response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            response
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    fn grant(name: &str, role: Role, token: &str) -> Grant {
+        Grant { name: name.to_owned(), role, sha256: Sha256::digest(token).into() }
+    }
+
+    fn three() -> Access {
+        Access::new(vec![
+            grant("vera", Role::Viewer, "v"),
+            grant("otto", Role::Operator, "o"),
+            grant("ada", Role::Admin, "a"),
+        ])
+    }
+
+    fn request(method: &str, path: &str, headers: &[(&str, &str)]) -> Request {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(Body::empty()).unwrap()
+    }
+
+    fn status(access: &Access, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
+        match access.admit(&request(method, path, headers)) {
+            Ok(_) => 200,
+            Err(problem) => problem.status().as_u16(),
+        }
+    }
+
+    /// Role × route: what each may do.
+    #[test]
+    fn every_role_may_do_what_its_name_says_and_no_more() {
+        let access = three();
+        let rows: [(&str, &str, [u16; 5]); 7] = [
+            // nobody, a wrong token, viewer, operator, admin
+            ("GET", "/api/v1/health", [200; 5]),
+            ("GET", "/api/v1/ready", [200; 5]),
+            ("GET", "/metrics", [401, 401, 200, 200, 200]),
+            ("GET", "/api/v1/dead-letters", [401, 401, 200, 200, 200]),
+            ("POST", "/api/v1/outbox/orders/events", [401, 401, 403, 200, 200]),
+            ("POST", "/api/v1/jobs/mails/claim", [401, 401, 403, 200, 200]),
+            ("DELETE", "/api/v1/whatever", [401, 401, 403, 200, 200]),
+        ];
+        let tokens = [None, Some("Bearer x"), Some("Bearer v"), Some("bearer o"), Some("Bearer a")];
+        for (method, path, expected) in rows {
+            for (token, expected) in tokens.iter().zip(expected) {
+                let headers: Vec<_> = token.iter().map(|token| ("authorization", *token)).collect();
+                assert_eq!(status(&access, method, path, &headers), expected, "{method} {path} {token:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_caller_is_known_by_name() {
+        let caller = three().admit(&request("GET", "/metrics", &[("authorization", "Bearer o")])).unwrap();
+        assert_eq!(caller, Some(Caller { name: "otto".to_owned(), role: Role::Operator }));
+    }
+
+    #[test]
+    fn without_tokens_only_names_of_this_machine_are_answered() {
+        let access = Access::default();
+        for host in ["localhost", "localhost:7070", "127.0.0.1:7070", "127.1.2.3", "[::1]:7070", "[::1]"] {
+            assert_eq!(status(&access, "POST", "/api/v1/jobs/a", &[("host", host)]), 200, "{host}");
+        }
+        for host in ["evil.example", "evil.example:7070", "localhost.evil.example", "10.0.0.1", ""] {
+            assert_eq!(status(&access, "GET", "/metrics", &[("host", host)]), 403, "{host}");
+        }
+    }
+
+    #[test]
+    fn a_page_of_another_site_changes_nothing() {
+        let access = Access::default();
+        let host = ("host", "localhost:7070");
+        for (header, expected) in [
+            (("origin", "http://localhost:7070"), 200),
+            (("origin", "http://localhost:8080"), 403),
+            (("origin", "https://evil.example"), 403),
+            (("origin", "null"), 403),
+            (("sec-fetch-site", "cross-site"), 403),
+            (("sec-fetch-site", "same-site"), 403),
+            (("sec-fetch-site", "same-origin"), 200),
+            (("sec-fetch-site", "none"), 200),
+        ] {
+            assert_eq!(status(&access, "POST", "/api/v1/jobs/a", &[host, header]), expected, "{header:?}");
+        }
+        let looking = [host, ("origin", "https://evil.example")];
+        assert_eq!(status(&access, "GET", "/metrics", &looking), 200, "the browser keeps the answer from it");
+    }
+}
