@@ -18,7 +18,7 @@ pub trait Filesystem: Debug + Send + Sync + 'static {
     /// What the system says.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
 
-    /// The names in a folder, in no order. Reads as it is iterated: a caller may stop early.
+    /// The names of the files in a folder, in no order. Reads as it is iterated: a caller may stop early.
     ///
     /// # Errors
     /// What the system says.
@@ -60,6 +60,14 @@ pub trait Filesystem: Debug + Send + Sync + 'static {
     /// # Errors
     /// `WouldBlock` when somebody else holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;
+
+    /// How large a file is.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn size(&self, path: &Path) -> io::Result<u64> {
+        self.open(path)?.length()
+    }
 
     /// The bytes of a whole file.
     ///
@@ -117,7 +125,10 @@ impl Filesystem for Disk {
     }
 
     fn names(&self, dir: &Path) -> io::Result<Names> {
-        Ok(Box::new(fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.file_name()))))
+        // The kind of an entry comes with its name: no further look at the disk.
+        let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let files = fs::read_dir(dir)?.filter(move |entry| !entry.as_ref().is_ok_and(is_folder));
+        Ok(Box::new(files.map(|entry| entry.map(|entry| entry.file_name()))))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
@@ -140,6 +151,15 @@ impl Filesystem for Disk {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         fs::File::open(dir)?.sync_all()
+    }
+
+    /// Also files that may only be read.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    fn size(&self, path: &Path) -> io::Result<u64> {
+        fs::metadata(path).map(|metadata| metadata.len())
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {

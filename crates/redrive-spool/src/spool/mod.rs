@@ -1,0 +1,390 @@
+//! The spool: batches that could not be uploaded wait here until the store is back.
+//!
+//! # Promise
+//! - When [`Spool::save`] returns, the batch is durable under its name: written to a hidden name, synced,
+//!   renamed, and the folder synced.
+//! - [`Spool::process_one`] takes the oldest file, whoever put it there, reads it from end to end, uploads
+//!   it, and only then deletes it. The name of the object is the name of the file: a repetition overwrites
+//!   itself.
+//! - One step costs the same whether a thousand or a million files wait: the order is kept in memory, and
+//!   at most [`SpoolOptions::scan`] entries of the folder are looked at.
+//! - Nothing is deleted that was not uploaded, except by age and size as the options say; both are returned
+//!   to the caller, who counts them.
+//!
+//! # On disk
+//! Two files for each batch, in one folder:
+//! ```text
+//! 1700000001_i-abc123_000001.jsonl.gz              gzip of one JSON event per line
+//! 1700000001_i-abc123_000001.jsonl.gz.meta.json    {"num_events":5000,"checksums":{"lines":10,"crc32":[…]}}
+//! .1700000001_i-abc123_000001.jsonl.gz.tmp         being written
+//! ```
+//! The number in front is the second of the batch, the last one counts the batches of an instance. A
+//! missing or damaged meta file counts as 1 event; one without its data is removed at the start. Any other
+//! file that is not hidden was put here by hand, and is treated as a batch.
+//!
+//! # What is damaged
+//! A file that is not gzip, or not JSON in every line, is uploaded byte for byte to the prefix of damaged
+//! files. The lines that are intact go to that of good ones: by the checksums where there are any,
+//! otherwise those before the place where the file was cut.
+
+mod batch;
+mod index;
+mod inspect;
+mod name;
+mod step;
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+pub use batch::{Batch, Checksums, Meta};
+pub use inspect::{Inspection, inspect};
+pub use step::{Outcome, Step};
+
+use crate::error::Error;
+use crate::filesystem::{Disk, Filesystem, Names};
+use index::{Index, Key};
+use name::{BatchName, Entry, META, UNFINISHED};
+
+/// How long a file that is being written is left alone: another instance may be at it.
+const UNFINISHED_FOR: Duration = Duration::from_secs(600);
+/// How long after the end of a look at the whole folder the next one begins.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// How a spool is kept.
+#[derive(Debug, Clone)]
+pub struct SpoolOptions {
+    /// Who writes: a part of the name of each file. No two processes may have the same.
+    pub instance: String,
+    /// Files older than this are deleted.
+    pub max_age: Duration,
+    /// How large the folder may get.
+    pub max_size: u64,
+    /// What happens when it is full.
+    pub on_full: OnFull,
+    /// How many entries of the folder one step may look at.
+    pub scan: usize,
+}
+
+/// What happens when a spool is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnFull {
+    /// The oldest files are deleted.
+    EvictOldest,
+    /// The batch is refused.
+    Refuse,
+}
+
+impl SpoolOptions {
+    /// The founding settings: 72 hours, 1 GiB, the oldest go first, 1,000 entries.
+    #[must_use]
+    pub fn new(instance: impl Into<String>) -> Self {
+        Self {
+            instance: instance.into(),
+            max_age: Duration::from_secs(72 * 3600),
+            max_size: 1 << 30,
+            on_full: OnFull::EvictOldest,
+            scan: 1_000,
+        }
+    }
+}
+
+/// A folder of batches.
+#[derive(Debug)]
+pub struct Spool {
+    filesystem: Arc<dyn Filesystem>,
+    dir: PathBuf,
+    options: SpoolOptions,
+    counter: AtomicU32,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    index: Index,
+    /// How far the look at the folder has come.
+    looking: Option<Names>,
+    next_look: Timestamp,
+    /// Where to go on measuring.
+    measured: Option<Key>,
+    /// Files that cannot be processed now, and until when they are passed over.
+    put_off: Vec<(Key, Timestamp)>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("State").field("files", &self.index.len()).finish_non_exhaustive()
+    }
+}
+
+/// A file that was deleted without being uploaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// Its name.
+    pub file: String,
+    /// How many events it had.
+    pub events: u64,
+}
+
+/// How much a spool holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpoolStats {
+    /// Files that wait.
+    pub files: u64,
+    /// Their bytes, as far as they were measured.
+    pub bytes: u64,
+    /// The second of the oldest.
+    pub oldest: Option<Timestamp>,
+}
+
+/// A file that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its name.
+    pub file: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// Its size, once it was measured.
+    pub bytes: Option<u64>,
+}
+
+impl Spool {
+    /// Opens the spool in this folder, which is made if it is not there. Reads the names in it, and nothing
+    /// else; removes what an interrupted process left.
+    ///
+    /// # Errors
+    /// When the folder cannot be made or read.
+    pub fn open(dir: &Path, options: SpoolOptions, now: Timestamp) -> Result<Self, Error> {
+        Self::open_on(Arc::new(Disk), dir, options, now)
+    }
+
+    /// Opens the spool in a folder of this filesystem.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_on(
+        filesystem: Arc<dyn Filesystem>,
+        dir: &Path,
+        options: SpoolOptions,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        filesystem.create_dir_all(dir).map_err(Error::io("create", dir))?;
+        let spool = Self {
+            filesystem,
+            dir: dir.to_owned(),
+            options,
+            counter: AtomicU32::new(1),
+            state: Mutex::default(),
+        };
+        spool.read_folder(now)?;
+        spool.measure_some();
+        Ok(spool)
+    }
+
+    /// A name for a batch of now. Each is given once.
+    #[must_use]
+    pub fn name(&self, now: Timestamp) -> String {
+        let counter = self.counter.fetch_add(1, Ordering::Relaxed);
+        BatchName { unix: second(now), instance: &self.options.instance, counter }.to_string()
+    }
+
+    /// Keeps a batch. What had to go for it, is returned.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when there is no room to be had, [`Error::Io`] when the disk fails. The batch is not
+    /// there then, and the caller still has it.
+    pub fn save(&self, name: &str, batch: &Batch, now: Timestamp) -> Result<Vec<Lost>, Error> {
+        let meta = serde_json::to_vec(&batch.meta).unwrap_or_default();
+        let size = (batch.data.len() + meta.len()) as u64;
+        let lost = self.make_room(size)?;
+        self.write(name, &batch.data, &meta)?;
+        let mut state = self.state();
+        let key = state.index.add(name, second(now));
+        state.index.measure(key, size);
+        Ok(lost)
+    }
+
+    /// Whether a batch of so many bytes would be refused now.
+    #[must_use]
+    pub fn is_full_for(&self, size: u64) -> bool {
+        self.options.on_full == OnFull::Refuse && self.state().index.bytes() + size > self.options.max_size
+    }
+
+    /// How much it holds.
+    #[must_use]
+    pub fn stats(&self) -> SpoolStats {
+        let state = self.state();
+        let oldest = state.index.oldest().and_then(|key| Timestamp::from_second(key.unix.into()).ok());
+        SpoolStats { files: state.index.len() as u64, bytes: state.index.bytes(), oldest }
+    }
+
+    /// The files after the one of this name, oldest first.
+    #[must_use]
+    pub fn list(&self, after: Option<&str>, most: usize) -> Vec<Waiting> {
+        let state = self.state();
+        let after = after.and_then(|name| state.index.key(name));
+        let files = state.index.after(after).take(most).map(|(key, bytes)| Waiting {
+            file: state.index.name(key),
+            since: Timestamp::from_second(key.unix.into()).unwrap_or_default(),
+            bytes,
+        });
+        files.collect()
+    }
+
+    /// The contents of a file that waits; [`inspect`] says what is in it. `None` if no such file does.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read(&self, name: &str) -> Result<Option<Batch>, Error> {
+        // Only names from the index: no path out of the folder.
+        if !self.state().index.contains(name) {
+            return Ok(None);
+        }
+        let path = self.dir.join(name);
+        match self.filesystem.read(&path) {
+            Ok(data) => Ok(Some(Batch { data: data.into(), meta: self.meta(name) })),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("read", &path)(error)),
+        }
+    }
+
+    /// Deletes a file that waits, and what is beside it.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn remove(&self, name: &str) -> Result<(), Error> {
+        let key = self.state().index.key(name);
+        let Some(key) = key else { return Ok(()) };
+        self.delete(name)?;
+        self.state().index.remove(key);
+        Ok(())
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_folder(&self, now: Timestamp) -> Result<(), Error> {
+        let names = self.filesystem.names(&self.dir).map_err(Error::io("list", &self.dir))?;
+        let mut beside = Vec::new();
+        let mut state = self.state();
+        for name in names {
+            let name = name.map_err(Error::io("list", &self.dir))?;
+            // A name that is no text is nobody's batch.
+            let Some(name) = name.to_str() else { continue };
+            match Entry::of(name) {
+                Entry::Data(name) => drop(state.index.add(name, second(now))),
+                Entry::MetaOf(data) => beside.push(data.to_owned()),
+                Entry::Unfinished(data) => self.remove_unfinished(data, now),
+                Entry::Other => {}
+            }
+        }
+        for data in beside.iter().filter(|data| !state.index.contains(data)) {
+            let _ = self.filesystem.remove(&self.dir.join(format!("{data}{META}")));
+        }
+        state.next_look = now + LOOK_EVERY;
+        Ok(())
+    }
+
+    fn remove_unfinished(&self, name: &str, now: Timestamp) {
+        let begun = BatchName::parse_loosely(name).map_or(0, |name| name.unix);
+        if u64::from(begun) + UNFINISHED_FOR.as_secs() < u64::from(second(now)) {
+            let _ = self.filesystem.remove(&self.unfinished(name));
+        }
+    }
+
+    /// Sees to it that so many bytes more are allowed.
+    fn make_room(&self, size: u64) -> Result<Vec<Lost>, Error> {
+        let mut lost = Vec::new();
+        loop {
+            let (bytes, limit) = (self.state().index.bytes(), self.options.max_size);
+            if bytes.saturating_add(size) <= limit {
+                return Ok(lost);
+            }
+            let oldest = match self.options.on_full {
+                OnFull::EvictOldest if size <= limit => self.state().index.oldest(),
+                OnFull::EvictOldest | OnFull::Refuse => None,
+            };
+            let Some(oldest) = oldest else {
+                return Err(Error::Full { dir: self.dir.clone(), size: bytes, limit });
+            };
+            lost.push(self.lose(oldest)?);
+        }
+    }
+
+    /// Deletes a file that was not uploaded.
+    fn lose(&self, key: Key) -> Result<Lost, Error> {
+        let name = self.state().index.name(key);
+        let events = self.meta(&name).num_events;
+        self.delete(&name)?;
+        self.state().index.remove(key);
+        Ok(Lost { file: name, events })
+    }
+
+    /// The data goes first: what is left of an interrupted deletion is removed at the next start.
+    fn delete(&self, name: &str) -> Result<(), Error> {
+        for path in [self.dir.join(name), self.dir.join(format!("{name}{META}"))] {
+            match self.filesystem.remove(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(Error::io("remove", &path)(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn meta(&self, name: &str) -> Meta {
+        let path = self.dir.join(format!("{name}{META}"));
+        self.filesystem.read(&path).map_or_else(|_| Meta::unknown(), |bytes| Meta::read(&bytes))
+    }
+
+    fn write(&self, name: &str, data: &[u8], meta: &[u8]) -> Result<(), Error> {
+        let unfinished = self.unfinished(name);
+        let written = self.write_durably(&unfinished, data);
+        if written.is_err() {
+            let _ = self.filesystem.remove(&unfinished);
+            return written;
+        }
+        self.write_meta(name, meta);
+        let path = self.dir.join(name);
+        self.filesystem.rename(&unfinished, &path).map_err(Error::io("rename", &unfinished))?;
+        self.filesystem.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))
+    }
+
+    fn write_durably(&self, path: &Path, data: &[u8]) -> Result<(), Error> {
+        let _ = self.filesystem.remove(path);
+        let mut file = self.filesystem.create(path).map_err(Error::io("create", path))?;
+        file.append(data).map_err(Error::io("write", path))?;
+        file.sync().map_err(Error::io("sync", path))
+    }
+
+    /// Before the data has its name, so that no batch is without. Not synced by itself: what is lost of it
+    /// costs a count, not an event.
+    fn write_meta(&self, name: &str, meta: &[u8]) {
+        let path = self.dir.join(format!("{name}{META}"));
+        let _ = self.filesystem.remove(&path);
+        let written = self.filesystem.create(&path).and_then(|mut file| file.append(meta));
+        if let Err(error) = written {
+            tracing::warn!(file = %path.display(), %error, "a batch is kept without its count of events");
+        }
+    }
+
+    fn unfinished(&self, name: &str) -> PathBuf {
+        self.dir.join(format!(".{name}{UNFINISHED}"))
+    }
+}
+
+fn second(time: Timestamp) -> u32 {
+    u32::try_from(time.as_second()).unwrap_or_default()
+}

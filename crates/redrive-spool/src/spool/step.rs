@@ -1,0 +1,243 @@
+//! One step of recovery: tend the folder a little, then take the oldest file to the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use redrive_core::failure::{Class, Failure};
+
+use super::index::Key;
+use super::name::Entry;
+use super::{Batch, Inspection, Lost, Spool, State, inspect, second};
+use crate::error::Error;
+use crate::target::Target;
+
+/// How long a file is passed over that will not go by itself.
+const PUT_OFF: Duration = Duration::from_secs(300);
+
+/// What a step did.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Files that were too old.
+    pub expired: Vec<Lost>,
+    /// What became of the oldest file.
+    pub outcome: Outcome,
+}
+
+/// What became of the oldest file.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// There is none.
+    Empty,
+    /// It was uploaded and deleted.
+    Uploaded {
+        /// Its name.
+        file: String,
+        /// Its events.
+        events: u64,
+    },
+    /// It was damaged: what is intact was uploaded, all of it set aside in the store, and it was deleted.
+    Quarantined {
+        /// Its name.
+        file: String,
+        /// What was wrong with it.
+        reason: String,
+        /// The events that were intact.
+        rescued: u64,
+    },
+    /// The store did not take it: it is kept.
+    Kept {
+        /// Its name.
+        file: String,
+        /// What the store said.
+        failure: Failure,
+    },
+    /// The disk does not give it: it is kept, and the others go first.
+    Unreadable {
+        /// Its name.
+        file: String,
+        /// What the disk said.
+        error: Error,
+    },
+}
+
+impl Spool {
+    /// Tends the folder, and takes the oldest file to the store.
+    pub async fn process_one(self: &Arc<Self>, target: &Target, now: Timestamp) -> Step {
+        let spool = Arc::clone(self);
+        let looked = tokio::task::spawn_blocking(move || {
+            let expired = spool.tend(now);
+            (expired, spool.take(now))
+        });
+        let Ok((expired, found)) = looked.await else {
+            return Step { expired: Vec::new(), outcome: Outcome::Empty };
+        };
+        let outcome = match found {
+            Found::Nothing => Outcome::Empty,
+            Found::Unreadable(file, error) => Outcome::Unreadable { file, error },
+            Found::File(file) => self.deliver(file, target, now).await,
+        };
+        Step { expired, outcome }
+    }
+
+    /// Deletes what is too old, and looks at the next entries of the folder: at most `scan` of each.
+    pub fn tend(&self, now: Timestamp) -> Vec<Lost> {
+        self.look(now);
+        self.measure_some();
+        self.expire(now)
+    }
+
+    fn expire(&self, now: Timestamp) -> Vec<Lost> {
+        let limit = u64::from(second(now)).saturating_sub(self.options.max_age.as_secs());
+        let mut expired = Vec::new();
+        while expired.len() < self.options.scan {
+            let oldest = self.state().index.oldest().filter(|key| u64::from(key.unix) < limit);
+            let Some(oldest) = oldest else { break };
+            match self.lose(oldest) {
+                Ok(lost) => expired.push(lost),
+                Err(error) => {
+                    tracing::warn!(%error, "a file that is too old cannot be deleted");
+                    break;
+                }
+            }
+        }
+        expired
+    }
+
+    /// Looks for files that somebody else put here.
+    fn look(&self, now: Timestamp) {
+        let mut state = self.state();
+        if state.looking.is_none() && now >= state.next_look {
+            state.looking = self.filesystem.names(&self.dir).ok();
+        }
+        for _ in 0..self.options.scan {
+            let Some(names) = &mut state.looking else { return };
+            match names.next() {
+                Some(Ok(name)) => {
+                    if let Some(Entry::Data(name)) = name.to_str().map(Entry::of) {
+                        state.index.add(name, second(now));
+                    }
+                }
+                Some(Err(_)) | None => {
+                    state.looking = None;
+                    state.next_look = now + super::LOOK_EVERY;
+                }
+            }
+        }
+    }
+
+    /// Measures the next files. At the start only names are read: a look at each of a million files takes
+    /// many seconds.
+    pub(super) fn measure_some(&self) {
+        let unmeasured = {
+            let mut state = self.state();
+            if state.index.unmeasured() == 0 {
+                return;
+            }
+            let after = state.index.after(state.measured).take(self.options.scan);
+            let looked_at: Vec<(Key, Option<u64>)> = after.collect();
+            state.measured = looked_at.last().map(|(key, _)| *key);
+            let unmeasured = looked_at.into_iter().filter(|(_, size)| size.is_none());
+            unmeasured.map(|(key, _)| (key, state.index.name(key))).collect::<Vec<_>>()
+        };
+        for (key, name) in unmeasured {
+            let size = self.filesystem.size(&self.dir.join(name));
+            self.state().index.measure(key, size.unwrap_or_default());
+        }
+    }
+
+    /// The oldest file that is not put off.
+    fn take(&self, now: Timestamp) -> Found {
+        loop {
+            let next = self.state().next(now);
+            let Some((key, name)) = next else { return Found::Nothing };
+            match self.read(&name) {
+                Ok(Some(batch)) => {
+                    let inspection = inspect(&batch.data, &batch.meta);
+                    return Found::File(File { key, name, batch, inspection });
+                }
+                // Somebody else took it.
+                Ok(None) => self.state().index.remove(key),
+                Err(error) => {
+                    self.put_off(key, now);
+                    return Found::Unreadable(name, error);
+                }
+            }
+        }
+    }
+
+    async fn deliver(&self, file: File, target: &Target, now: Timestamp) -> Outcome {
+        match upload(&file, target).await {
+            Ok(()) => self.finish(file),
+            Err(failure) => {
+                // What the store will never take must not stand in the way of the others.
+                if matches!(failure.class, Class::Permanent | Class::Malformed) {
+                    self.put_off(file.key, now);
+                }
+                Outcome::Kept { file: file.name, failure }
+            }
+        }
+    }
+
+    fn finish(&self, file: File) -> Outcome {
+        if let Err(error) = self.delete(&file.name) {
+            tracing::warn!(%error, "a file that was uploaded cannot be deleted: it is uploaded again later, as the same object");
+            self.put_off(file.key, Timestamp::now());
+        } else {
+            self.state().index.remove(file.key);
+        }
+        let file_name = file.name;
+        match file.inspection {
+            Inspection::Sound { events } => Outcome::Uploaded { file: file_name, events },
+            Inspection::Damaged { reason, events, .. } => {
+                Outcome::Quarantined { file: file_name, reason, rescued: events }
+            }
+        }
+    }
+
+    fn put_off(&self, key: Key, now: Timestamp) {
+        self.state().put_off.push((key, now + PUT_OFF));
+    }
+}
+
+impl State {
+    fn next(&mut self, now: Timestamp) -> Option<(Key, String)> {
+        self.put_off.retain(|(_, until)| *until > now);
+        let is_put_off = |key: Key| self.put_off.iter().any(|(other, _)| *other == key);
+        let key = self.index.after(None).map(|(key, _)| key).find(|key| !is_put_off(*key))?;
+        Some((key, self.index.name(key)))
+    }
+}
+
+enum Found {
+    Nothing,
+    Unreadable(String, Error),
+    File(File),
+}
+
+struct File {
+    key: Key,
+    name: String,
+    batch: Batch,
+    inspection: Inspection,
+}
+
+/// What is intact first: when only that arrived, the file is still here.
+async fn upload(file: &File, target: &Target) -> Result<(), Failure> {
+    match &file.inspection {
+        Inspection::Sound { .. } => target.put_raw(&file.name, file.batch.data.clone()).await,
+        Inspection::Damaged { intact, .. } => {
+            if !intact.is_empty() {
+                let rescued = Batch::compress(std::slice::from_ref(intact))
+                    .map_err(|error| Failure::transient("OutOfMemory", error.to_string()))?;
+                target.put_raw(&object_name(&file.name), rescued.data).await?;
+            }
+            target.put_damaged(&file.name, file.batch.data.clone()).await
+        }
+    }
+}
+
+/// Whatever it is called on disk, what is uploaded is a batch.
+fn object_name(name: &str) -> String {
+    if name.ends_with(super::name::DATA) { name.to_owned() } else { format!("{name}{}", super::name::DATA) }
+}

@@ -1,0 +1,331 @@
+//! The spool: on a real disk, on one that fails as told, and with a store that does.
+
+#![allow(clippy::unwrap_used, reason = "helpers fail as the tests do")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{ErrorKind, Read as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use flate2::read::MultiGzDecoder;
+use futures_util::TryStreamExt as _;
+use jiff::Timestamp;
+use object_store::memory::InMemory;
+use object_store::{ObjectStore, ObjectStoreExt as _};
+use redrive_spool::filesystem::Filesystem;
+use redrive_spool::model::{Fault, ModelDisk};
+use redrive_spool::spool::{OnFull, Outcome};
+use redrive_spool::{Batch, Spool, SpoolOptions, Target};
+
+const NOW: i64 = 1_700_000_100;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn options() -> SpoolOptions {
+    SpoolOptions::new("i-abc123")
+}
+
+fn open(dir: &Path, options: SpoolOptions) -> Arc<Spool> {
+    Arc::new(Spool::open(dir, options, at(NOW)).unwrap())
+}
+
+fn batch(text: &str) -> Batch {
+    Batch::compress(&[format!("{{\"event\":\"{text}\"}}\n").into()]).unwrap()
+}
+
+fn store() -> (Arc<InMemory>, Target) {
+    let store = Arc::new(InMemory::new());
+    (store.clone(), Target::over(store, "", "RAW", "RAW_DLQ").unwrap())
+}
+
+async fn objects(store: &InMemory) -> BTreeMap<String, Bytes> {
+    let mut objects = BTreeMap::new();
+    for object in store.list(None).try_collect::<Vec<_>>().await.unwrap() {
+        let bytes = store.get(&object.location).await.unwrap().bytes().await.unwrap();
+        objects.insert(object.location.to_string(), bytes);
+    }
+    objects
+}
+
+fn text(data: &[u8]) -> String {
+    let mut text = String::new();
+    MultiGzDecoder::new(data).read_to_string(&mut text).unwrap();
+    text
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_saved_batch_has_the_founding_names_and_formats() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = open(folder.path(), options());
+    let name = spool.name(at(1_700_000_001));
+    assert_eq!(name, "1700000001_i-abc123_000001.jsonl.gz");
+    spool.save(&name, &batch("a"), at(NOW)).unwrap();
+    assert_eq!(names(folder.path()), [name.clone(), format!("{name}.meta.json")]);
+    assert_eq!(text(&fs::read(folder.path().join(&name)).unwrap()), "{\"event\":\"a\"}\n");
+    let meta: serde_json::Value =
+        serde_json::from_slice(&fs::read(folder.path().join(format!("{name}.meta.json"))).unwrap()).unwrap();
+    assert_eq!(meta["num_events"], 1);
+    assert_eq!(spool.name(at(1_700_000_001)), "1700000001_i-abc123_000002.jsonl.gz");
+}
+
+/// The golden pair pins both formats; `REDRIVE_BLESS=1` writes it anew.
+#[test]
+fn the_files_on_disk_are_the_golden_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines: String = (0..23).map(|number| format!("{{\"id\":{number}}}\n")).collect();
+    let spool = open(folder.path(), options());
+    let name = spool.name(at(1_700_000_001));
+    spool.save(&name, &Batch::compress(&[lines.clone().into()]).unwrap(), at(NOW)).unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/spool");
+    for file in names(folder.path()) {
+        let written = fs::read(folder.path().join(&file)).unwrap();
+        if std::env::var_os("REDRIVE_BLESS").is_some() {
+            fs::create_dir_all(&golden).unwrap();
+            fs::write(golden.join(&file), &written).unwrap();
+        }
+        let pinned = fs::read(golden.join(&file)).unwrap();
+        // How gzip packs is the library's business; what it unpacks to is ours.
+        if file.ends_with(".gz") {
+            assert_eq!(text(&pinned), lines);
+            assert_eq!(text(&written), lines);
+        } else {
+            assert_eq!(String::from_utf8(written).unwrap(), String::from_utf8(pinned).unwrap());
+        }
+    }
+}
+
+#[tokio::test]
+async fn files_are_uploaded_oldest_first_whoever_wrote_them_and_then_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let order = [
+        "1700000001_b_000009.jsonl.gz",
+        "1700000002_a_000001.jsonl.gz",
+        "1700000002_i-abc123_000002.jsonl.gz",
+        "1700000003_a_7.jsonl.gz",
+    ];
+    for name in order.iter().rev() {
+        fs::write(folder.path().join(name), batch(name).data).unwrap();
+    }
+    let spool = open(folder.path(), options());
+    let (store, target) = store();
+    for name in order {
+        let step = spool.process_one(&target, at(NOW)).await;
+        assert!(matches!(&step.outcome, Outcome::Uploaded { file, events: 1 } if file == name), "{step:?}");
+    }
+    assert!(matches!(spool.process_one(&target, at(NOW)).await.outcome, Outcome::Empty));
+    assert!(names(folder.path()).is_empty());
+    assert_eq!(spool.stats().bytes, 0);
+    let uploaded = objects(&store).await;
+    let expected: Vec<String> = order.iter().map(|name| format!("RAW/{name}")).collect();
+    assert_eq!(uploaded.keys().cloned().collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
+async fn a_file_that_somebody_drops_in_is_found_and_one_that_is_no_batch_is_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = open(folder.path(), SpoolOptions { scan: 2, ..options() });
+    let (store, target) = store();
+    fs::write(folder.path().join("by hand.txt"), "hello").unwrap();
+    fs::write(folder.path().join("1700000001_x_000001.jsonl.gz"), batch("x").data).unwrap();
+    fs::create_dir(folder.path().join("a folder")).unwrap();
+    fs::write(folder.path().join(".hidden"), "").unwrap();
+    let mut outcomes = Vec::new();
+    for second in 0..30 {
+        outcomes.push(spool.process_one(&target, at(NOW + 5 * second)).await.outcome);
+    }
+    outcomes.retain(|outcome| !matches!(outcome, Outcome::Empty));
+    assert_eq!(outcomes.len(), 2, "{outcomes:?}");
+    let objects = objects(&store).await;
+    assert_eq!(objects["RAW_DLQ/by hand.txt"], "hello");
+    assert!(objects.contains_key("RAW/1700000001_x_000001.jsonl.gz"));
+    assert_eq!(names(folder.path()), [".hidden", "a folder"]);
+}
+
+#[tokio::test]
+async fn from_a_damaged_file_the_intact_lines_are_rescued_and_all_of_it_is_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = open(folder.path(), options());
+    let lines: String = (0..100).map(|number| format!("{{\"id\":{number}}}\n")).collect();
+    let name = spool.name(at(NOW));
+    spool.save(&name, &Batch::compress(&[lines.clone().into()]).unwrap(), at(NOW)).unwrap();
+    let path = folder.path().join(&name);
+    let mut cut = fs::read(&path).unwrap();
+    cut.truncate(cut.len() * 2 / 3);
+    fs::write(&path, &cut).unwrap();
+    let (store, target) = store();
+    let step = spool.process_one(&target, at(NOW)).await;
+    let Outcome::Quarantined { rescued, reason, .. } = step.outcome else { panic!("{step:?}") };
+    assert!((10..100).contains(&rescued), "{rescued}");
+    assert!(reason.contains("gzip"), "{reason}");
+    let objects = objects(&store).await;
+    assert_eq!(objects[&format!("RAW_DLQ/{name}")], cut);
+    let intact = text(&objects[&format!("RAW/{name}")]);
+    assert!(lines.starts_with(&intact) && intact.lines().count() as u64 == rescued);
+    assert!(names(folder.path()).is_empty());
+}
+
+#[test]
+fn what_an_interrupted_process_left_is_removed_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let keep = ["1700000001_a_000001.jsonl.gz", "1700000001_a_000001.jsonl.gz.meta.json"];
+    let fresh = format!(".{NOW}_a_000003.jsonl.gz.tmp");
+    for name in keep {
+        fs::write(folder.path().join(name), "x").unwrap();
+    }
+    fs::write(folder.path().join("1700000001_a_000002.jsonl.gz.meta.json"), "{}").unwrap();
+    fs::write(folder.path().join(".1600000000_a_000002.jsonl.gz.tmp"), "x").unwrap();
+    fs::write(folder.path().join(&fresh), "x").unwrap();
+    let spool = open(folder.path(), options());
+    assert_eq!(names(folder.path()), [fresh.as_str(), keep[0], keep[1]]);
+    assert_eq!(spool.stats().files, 1);
+}
+
+#[tokio::test]
+async fn files_that_are_too_old_go_and_are_reported_with_their_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = open(folder.path(), SpoolOptions { max_age: Duration::from_secs(60), ..options() });
+    let old = spool.name(at(NOW - 61));
+    let young = spool.name(at(NOW - 59));
+    let two = Batch::compress(&["{}\n{}\n".into()]).unwrap();
+    spool.save(&old, &two, at(NOW)).unwrap();
+    spool.save(&young, &two, at(NOW)).unwrap();
+    let (store, target) = store();
+    let step = spool.process_one(&target, at(NOW)).await;
+    assert_eq!(step.expired.len(), 1);
+    assert_eq!((step.expired[0].file.as_str(), step.expired[0].events), (old.as_str(), 2));
+    assert_eq!(objects(&store).await.len(), 1);
+}
+
+#[test]
+fn over_its_size_the_oldest_go_first_or_the_batch_is_refused() {
+    let size = {
+        let batch = batch("0");
+        (batch.data.len() + serde_json::to_vec(&batch.meta).unwrap().len()) as u64
+    };
+    for on_full in [OnFull::EvictOldest, OnFull::Refuse] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SpoolOptions { max_size: 3 * size + 5, on_full, ..options() };
+        let spool = open(folder.path(), options);
+        let saved: Vec<_> = (0..4)
+            .map(|number| spool.save(&spool.name(at(NOW)), &batch(&number.to_string()), at(NOW)))
+            .collect();
+        assert!(saved[..3].iter().all(|saved| saved.as_ref().is_ok_and(Vec::is_empty)));
+        match on_full {
+            OnFull::EvictOldest => assert_eq!(saved[3].as_ref().unwrap()[0].events, 1),
+            OnFull::Refuse => assert!(saved[3].as_ref().unwrap_err().is_full()),
+        }
+        assert_eq!(spool.is_full_for(size), on_full == OnFull::Refuse);
+        assert_eq!(spool.stats().files, 3);
+        let huge = Batch { data: vec![0; 4 * size as usize].into(), meta: batch("x").meta };
+        assert!(spool.save(&spool.name(at(NOW)), &huge, at(NOW)).unwrap_err().is_full());
+        assert_eq!(spool.stats().files, 3, "nothing is deleted for what will not fit anyway");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_the_disk_does_not_give_does_not_stand_in_the_way() {
+    let disk = ModelDisk::default();
+    let spool =
+        Arc::new(Spool::open_on(Arc::new(disk.clone()), Path::new("/spool"), options(), at(NOW)).unwrap());
+    for second in 0..2 {
+        let name = spool.name(at(NOW - 10 + second));
+        spool.save(&name, &batch("x"), at(NOW)).unwrap();
+    }
+    let (_, target) = store();
+    disk.arm(Some(Fault::FailsAt(1, ErrorKind::Other)));
+    assert!(matches!(spool.process_one(&target, at(NOW)).await.outcome, Outcome::Unreadable { .. }));
+    assert!(matches!(spool.process_one(&target, at(NOW)).await.outcome, Outcome::Uploaded { .. }));
+    assert!(matches!(spool.process_one(&target, at(NOW)).await.outcome, Outcome::Empty));
+    assert!(matches!(spool.process_one(&target, at(NOW + 301)).await.outcome, Outcome::Uploaded { .. }));
+}
+
+#[test]
+fn the_console_can_list_and_read_what_waits_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = open(folder.path(), options());
+    for second in [3, 1, 2] {
+        spool.save(&spool.name(at(second)), &batch(&second.to_string()), at(NOW)).unwrap();
+    }
+    let first = spool.list(None, 2);
+    assert_eq!(first.iter().map(|file| file.since.as_second()).collect::<Vec<_>>(), [1, 2]);
+    let rest = spool.list(Some(&first[1].file), 2);
+    assert_eq!(rest.len(), 1);
+    assert_eq!(text(&spool.read(&rest[0].file).unwrap().unwrap().data), "{\"event\":\"3\"}\n");
+    let elsewhere = tempfile::NamedTempFile::new_in(folder.path().parent().unwrap()).unwrap();
+    let path = format!("../{}", elsewhere.path().file_name().unwrap().to_str().unwrap());
+    assert_eq!(spool.read(&path).unwrap(), None);
+    spool.remove(&rest[0].file).unwrap();
+    assert_eq!(spool.stats().files, 2);
+}
+
+/// The power fails at each operation of a save: either it answered and the batch is there, whole, or the
+/// caller has it still, and nothing of it is mistaken for a batch.
+#[test]
+fn wherever_a_save_is_interrupted_a_batch_is_there_whole_or_not_at_all() {
+    for kind in [None, Some(ErrorKind::Other), Some(ErrorKind::StorageFull)] {
+        for operation in 1..12 {
+            for seed in 0..40 {
+                let disk = ModelDisk::default();
+                let dir = Path::new("/spool");
+                let open = || Spool::open_on(Arc::new(disk.clone()), dir, options(), at(NOW)).unwrap();
+                let spool = open();
+                let first = spool.name(at(NOW));
+                spool.save(&first, &batch("first"), at(NOW)).unwrap();
+                disk.arm(Some(
+                    kind.map_or(Fault::KilledAt(operation), |kind| Fault::FailsAt(operation, kind)),
+                ));
+                let second = spool.name(at(NOW));
+                let saved = spool.save(&second, &batch("second"), at(NOW));
+                disk.lose_power(seed);
+                let spool = open();
+                let waiting: Vec<_> = spool.list(None, 10).into_iter().map(|file| file.file).collect();
+                assert_eq!(waiting[0], first);
+                assert!(saved.is_err() || waiting.contains(&second), "operation {operation}, seed {seed}");
+                for (name, text) in [(&first, "first"), (&second, "second")] {
+                    if let Some(found) = spool.read(name).unwrap() {
+                        assert_eq!(found.data, batch(text).data, "operation {operation}, seed {seed}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Killed at each operation of a recovery step: afterwards the batch is in the store, or on disk, or both,
+/// and going on ends with one object.
+#[tokio::test]
+async fn wherever_recovery_is_interrupted_nothing_is_lost_and_one_object_remains() {
+    for operation in 1..12 {
+        for seed in 0..20 {
+            let disk = ModelDisk::default();
+            let dir = Path::new("/spool");
+            let open = || Arc::new(Spool::open_on(Arc::new(disk.clone()), dir, options(), at(NOW)).unwrap());
+            let spool = open();
+            let name = spool.name(at(NOW));
+            spool.save(&name, &batch("x"), at(NOW)).unwrap();
+            let (store, target) = store();
+            disk.arm(Some(Fault::KilledAt(operation)));
+            spool.process_one(&target, at(NOW)).await;
+            disk.lose_power(seed);
+            let spool = open();
+            let on_disk = spool.list(None, 10).len();
+            assert_eq!(on_disk.max(objects(&store).await.len()), 1);
+            spool.process_one(&target, at(NOW)).await;
+            assert_eq!(objects(&store).await.into_keys().collect::<Vec<_>>(), [format!("RAW/{name}")]);
+            assert_eq!(spool.stats().files, 0);
+            assert!(disk.names(dir).unwrap().all(|name| !name.unwrap().to_string_lossy().ends_with(".gz")));
+        }
+    }
+}
