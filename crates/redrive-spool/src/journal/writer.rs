@@ -113,13 +113,13 @@ struct Group {
 }
 
 impl Group {
-    fn take(&mut self, log: &Log, command: Command) {
+    fn take(&mut self, log: &mut Log, command: Command) {
         let Command::Append(append) = command else {
             self.tidy = true;
             return;
         };
         let size: usize = append.records.iter().map(|record| record.len() + HEADER).sum();
-        match log.check_room(self.bytes + size as u64) {
+        match make_room(log, self.bytes + size as u64) {
             Ok(()) => {
                 self.bytes += size as u64;
                 self.appends.push(append);
@@ -140,6 +140,15 @@ impl Group {
             Err(error) => self.appends.into_iter().for_each(|append| answer(append, Err(error.clone()))),
         }
     }
+}
+
+/// Before anybody is refused, what is acknowledged goes.
+fn make_room(log: &mut Log, size: u64) -> Result<(), Error> {
+    if log.check_room(size).is_ok() {
+        return Ok(());
+    }
+    note(log.tidy());
+    log.check_room(size)
 }
 
 /// Whoever asked may have gone; then the record is there, and nobody was told: it is delivered.
