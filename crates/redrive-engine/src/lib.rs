@@ -13,6 +13,7 @@
 //! | `slots` | so many handlers at a time, panics and time-outs contained |
 //! | `watch` | thresholds, reports, gauges |
 //! | [`auto_redrive`] | policies that redrive by themselves |
+//! | [`ingest`] | events over HTTP into object storage, with a spool on disk |
 //! | [`handlers`] | HTTP, command and Kafka, for services in other languages |
 //! | [`alerts`] | who is told, and how often |
 
@@ -34,6 +35,7 @@ pub mod alerts;
 pub mod auto_redrive;
 pub mod breaker;
 pub mod handlers;
+pub mod ingest;
 
 pub use engine::Engine;
 pub use health::Health;

@@ -30,7 +30,7 @@ async fn json(request: Request) -> Result<Bytes, Problem> {
     read(request).await
 }
 
-async fn read(request: Request) -> Result<Bytes, Problem> {
+pub(crate) async fn read(request: Request) -> Result<Bytes, Problem> {
     Bytes::from_request(request, &()).await.map_err(|rejection| {
         let status = rejection.status();
         Problem::new(status, advice(status))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::StatusCode;
+use redrive_engine::ingest::Ingest;
 use redrive_engine::{Pipeline, Remote};
 use redrive_store::{Jobs, Outbox};
 
@@ -16,6 +17,21 @@ use crate::accepted::Accepted;
 pub struct Doors {
     outboxes: BTreeMap<String, OutboxDoor>,
     jobs: BTreeMap<String, JobsDoor>,
+    ingests: BTreeMap<String, IngestDoor>,
+}
+
+/// Where events come into object storage.
+pub struct IngestDoor {
+    pub(crate) ingest: Arc<Ingest>,
+    pub(crate) max_body: usize,
+}
+
+impl IngestDoor {
+    /// The door of this pipeline, for bodies of so many bytes once they are unpacked.
+    #[must_use]
+    pub fn new(ingest: Arc<Ingest>, max_body: usize) -> Self {
+        Self { ingest, max_body }
+    }
 }
 
 /// Where events come into an outbox.
@@ -80,9 +96,30 @@ impl Doors {
         self.jobs.insert(door.pipeline.name.clone(), door);
     }
 
+    /// Adds an ingest pipeline.
+    pub fn add_ingest(&mut self, door: IngestDoor) {
+        self.ingests.insert(door.ingest.name().to_owned(), door);
+    }
+
+    /// The ingest pipeline of this name.
+    pub(crate) fn ingest(&self, name: &str) -> Result<&IngestDoor, Problem> {
+        let other = self.kind_of(name);
+        self.ingests.get(name).ok_or_else(|| unknown("ingest pipeline", name, self.ingests.keys(), other))
+    }
+
+    /// What is called so.
+    fn kind_of(&self, name: &str) -> Option<&'static str> {
+        let kinds = [
+            (self.outboxes.contains_key(name), "an outbox"),
+            (self.jobs.contains_key(name), "a job queue"),
+            (self.ingests.contains_key(name), "an ingest pipeline"),
+        ];
+        kinds.into_iter().find_map(|(is_called_so, kind)| is_called_so.then_some(kind))
+    }
+
     /// The outbox of this name.
     pub(crate) fn outbox(&self, name: &str) -> Result<&OutboxDoor, Problem> {
-        let other = self.jobs.contains_key(name).then_some("a job queue");
+        let other = self.kind_of(name);
         let door =
             self.outboxes.get(name).ok_or_else(|| unknown("outbox", name, self.outboxes.keys(), other))?;
         if door.gate.is_open() { Ok(door) } else { Err(not_ready(name)) }
@@ -90,7 +127,7 @@ impl Doors {
 
     /// The job queue of this name.
     pub(crate) fn jobs(&self, name: &str) -> Result<&JobsDoor, Problem> {
-        let other = self.outboxes.contains_key(name).then_some("an outbox");
+        let other = self.kind_of(name);
         let door = self.jobs.get(name).ok_or_else(|| unknown("job queue", name, self.jobs.keys(), other))?;
         if door.gate.is_open() { Ok(door) } else { Err(not_ready(name)) }
     }

@@ -10,6 +10,7 @@
 //! | `GET /api/v1/health`, `/api/v1/ready` | the process lives; it can work |
 //! | `GET /metrics` | the numbers, for Prometheus |
 //! | `POST /api/v1/outbox/{name}/events` | puts events into an outbox |
+//! | `POST /api/v1/ingest/{name}` | puts events into object storage |
 //! | `POST /api/v1/jobs/{name}` | puts jobs into a queue |
 //! | `POST /api/v1/jobs/{name}/claim` | a worker asks for jobs |
 //! | `POST /api/v1/jobs/{name}/{id}/complete`, `/fail`, `/heartbeat` | and says what became of one |
@@ -19,6 +20,7 @@
 mod accepted;
 mod body;
 mod doors;
+mod lines;
 mod metrics;
 mod payload;
 mod problem;
@@ -30,7 +32,7 @@ mod span;
 pub mod duration;
 pub mod routes;
 
-pub use doors::{Doors, Gate, JobsDoor, OutboxDoor};
+pub use doors::{Doors, Gate, IngestDoor, JobsDoor, OutboxDoor};
 pub use metrics::{Metrics, MetricsError};
 pub use problem::Problem;
 pub use readiness::{Component, Readiness};

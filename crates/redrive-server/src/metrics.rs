@@ -76,6 +76,22 @@ fn describe() {
         Unit::Seconds,
         "The age of the oldest letter that waits for somebody; 0 when none does."
     );
+    describe_counter!(
+        "dlq_events_enqueued_total",
+        "Events saved on disk because the store did not take them."
+    );
+    describe_counter!("dlq_events_reuploaded_total", "Events uploaded from disk.");
+    describe_counter!("dlq_events_dropped_total", "Events that neither the store nor the disk took.");
+    describe_counter!("dlq_files_expired_total", "Files deleted because of their age, or for want of room.");
+    describe_counter!(
+        "dlq_files_damaged_total",
+        "Files that were damaged: rescued, and set aside in the store."
+    );
+    describe_gauge!("dlq_files_current", "Files that wait on disk.");
+    describe_gauge!("dlq_size_bytes", Unit::Bytes, "Bytes that wait on disk.");
+    describe_counter!("s3_events_stored_total", "Events that the object store has.");
+    describe_counter!("s3_put_errors_total", "Uploads that failed after their retries.");
+    describe_gauge!("redrive_ladder_rung", "0: the store, 1: the disk, 2: something was dropped.");
     describe_counter!("redrive_alerts_total", "Alerts by channel and outcome.");
     describe_counter!("redrive_auto_redriven_total", "Letters that a policy has redriven.");
     describe_counter!("redrive_purged_total", "Processed events that retention has deleted.");

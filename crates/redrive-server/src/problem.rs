@@ -20,6 +20,9 @@ pub struct Problem {
     /// Which one of several, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     item: Option<usize>,
+    /// Which line of the body, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<usize>,
     /// Which of its fields.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
@@ -31,8 +34,16 @@ impl Problem {
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         // `about:blank` says: the status is all there is to know about the kind.
         let title = status.canonical_reason().unwrap_or("Error");
-        let (item, field) = (None, None);
-        Self { r#type: "about:blank", title, status: status.as_u16(), detail: detail.into(), item, field }
+        let (item, line, field) = (None, None, None);
+        Self {
+            r#type: "about:blank",
+            title,
+            status: status.as_u16(),
+            detail: detail.into(),
+            item,
+            line,
+            field,
+        }
     }
 
     /// Something is away for a while: 503, with `Retry-After`.
@@ -54,6 +65,12 @@ impl Problem {
     pub fn of_item(self, item: usize) -> Self {
         let detail = format!("Item {item}: {} Nothing was stored.", self.detail);
         Self { item: Some(item), detail, ..self }
+    }
+
+    /// The same problem, about one line of the body.
+    #[must_use]
+    pub fn of_line(self, line: usize) -> Self {
+        Self { line: Some(line), ..self }
     }
 
     /// The status of the answer.

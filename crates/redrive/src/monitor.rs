@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use redrive_engine::ingest::Ingest;
 use redrive_server::{Component, Readiness};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -26,6 +27,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The parts and how far each one is.
 pub(crate) struct Monitor {
     parts: Vec<Watched>,
+    ingests: Vec<Arc<Ingest>>,
 }
 
 struct Watched {
@@ -44,13 +46,17 @@ enum Progress {
 
 impl Monitor {
     /// These parts, and what starts when the part of that name is prepared.
-    pub(crate) fn new(parts: Vec<Part>, mut launches: HashMap<String, Launch>) -> Self {
+    pub(crate) fn new(
+        parts: Vec<Part>,
+        mut launches: HashMap<String, Launch>,
+        ingests: Vec<Arc<Ingest>>,
+    ) -> Self {
         let watched = |part: Part| {
             let launch = launches.remove(part.name());
             let progress = Mutex::new(Progress::Waiting("connecting, no answer yet".to_owned()));
             Watched { part, launch, progress }
         };
-        Self { parts: parts.into_iter().map(watched).collect() }
+        Self { parts: parts.into_iter().map(watched).collect(), ingests }
     }
 
     /// Prepares and starts every part, each for as long as it takes; ends when all are done or at the stop.
@@ -123,10 +129,24 @@ impl Watched {
     }
 }
 
+/// An ingest pipeline takes events in while its store is down: it is ready, and says what waits.
+fn component(ingest: &Ingest) -> Component {
+    let status = ingest.status();
+    let files = status.spool.files;
+    let detail = match status.store_down {
+        Some(error) => format!("ready; the store does not answer, {files} files wait on disk: {error}"),
+        None if files > 0 => format!("ready; {files} files wait on disk to be uploaded"),
+        None => "ready".to_owned(),
+    };
+    Component { name: ingest.name().to_owned(), kind: "ingest", ok: true, detail }
+}
+
 #[async_trait]
 impl Readiness for Monitor {
     async fn check(&self) -> Vec<Component> {
         let looks = self.parts.iter().map(Watched::look);
-        futures_util::future::join_all(looks).await
+        let mut components = futures_util::future::join_all(looks).await;
+        components.extend(self.ingests.iter().map(|ingest| component(ingest)));
+        components
     }
 }

@@ -15,6 +15,13 @@
 //! `event_type` and `payload` are required. Answer: 201 `{"ids": [1]}`, in the same order; an empty array
 //! is `{"ids": []}`. A type that nobody handles is accepted, and becomes a dead letter that says so.
 //!
+//! # Events into object storage
+//! `POST /ingest/{name}` with `Content-Type: application/json`, one value or an array, or
+//! `application/x-ndjson`, one value per line; `Content-Encoding` may be `gzip` or `zstd`. Answer: 202
+//! `{"accepted": 100}`: durable on disk, unless the pipeline is set to answer from memory. All or none; with
+//! `?invalid=skip` the good lines of an NDJSON body, and `"rejected": [{"line": 3, "error": "…"}]`, the first
+//! hundred of the others. 503 when there is no room, 400 with the line that is wrong.
+//!
 //! # Jobs into a queue
 //! `POST /jobs/{name}`, one object or an array, all or none:
 //! ```json
@@ -53,6 +60,7 @@
 
 mod claim;
 mod health;
+mod ingest;
 mod jobs;
 mod outbox;
 mod report;
@@ -69,6 +77,7 @@ pub(crate) fn api() -> Router<Site> {
         .route("/health", get(health::health))
         .route("/ready", get(health::ready))
         .route("/outbox/{name}/events", post(outbox::append))
+        .route("/ingest/{name}", post(ingest::ingest))
         .route("/jobs/{name}", post(jobs::enqueue))
         .route("/jobs/{name}/claim", post(claim::claim))
         .route("/jobs/{name}/{id}/complete", post(report::complete))

@@ -115,7 +115,7 @@ impl JournalOptions {
 }
 
 /// The place of a record: a number that grows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u64);
 
 /// The places of records that were appended together, one after another.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use super::Position;
 use super::frame::Kind;
 use super::segment::{self, Scan, Segment};
 use super::state::State;
@@ -17,6 +18,8 @@ const DAMAGED: &str = "damaged";
 pub struct Recovery {
     /// Records that wait to be acknowledged.
     pub records: u64,
+    /// The highest number in use: what comes later was appended since.
+    pub last: Position,
     /// Bytes that were no whole record, and the files that now keep them.
     pub damaged: Vec<Damaged>,
 }
@@ -42,6 +45,7 @@ pub(super) fn recover(filesystem: &dyn Filesystem, dir: &Path) -> Result<(State,
     }
     filesystem.sync_dir(dir).map_err(Error::io("sync", dir))?;
     recovery.records = state.stats().records;
+    recovery.last = Position(state.next - 1);
     Ok((state, recovery))
 }
 

@@ -79,6 +79,16 @@ pub enum OnFull {
     Refuse,
 }
 
+/// A name for this process that no other one has: an earlier one on the same host may have used the same
+/// seconds and counters, and objects are named after them.
+#[must_use]
+pub fn instance(host: &str) -> String {
+    let is_plain = |letter: &char| letter.is_ascii_alphanumeric() || *letter == '-' || *letter == '.';
+    let host: String = host.chars().filter(is_plain).take(60).collect();
+    let unique = uuid::Uuid::now_v7().simple().to_string();
+    format!("{host}-{}", &unique[unique.len() - 8..])
+}
+
 impl SpoolOptions {
     /// The founding settings: 72 hours, 1 GiB, the oldest go first, 1,000 entries.
     #[must_use]

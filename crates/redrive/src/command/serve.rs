@@ -69,10 +69,14 @@ impl House {
         let alerts = Arc::new(alerts(&config.alerts)?);
         let stores = Stores::of(config)?;
         let plant = Plant::new(config, &stores, alerts.clone())?;
+        let running = Running::new();
+        for ingest in &plant.ingests {
+            running.chore(|stop| Arc::clone(ingest).run(stop));
+        }
         Ok(Self {
-            monitor: Arc::new(Monitor::new(stores.parts, plant.launches)),
+            monitor: Arc::new(Monitor::new(stores.parts, plant.launches, plant.ingests)),
             doors: Arc::new(plant.doors),
-            running: Arc::new(Running::new()),
+            running: Arc::new(running),
             alerts,
         })
     }

@@ -26,8 +26,45 @@ pub struct IngestConfig {
     pub durability: Durability,
     /// When a batch is full.
     pub batch: IngestBatch,
+    /// How many bytes of events may be in memory.
+    pub queue: ByteSize,
+    /// How batches are uploaded.
+    pub upload: UploadConfig,
+    /// Where events are kept before the sender is answered.
+    pub journal: JournalConfig,
     /// What happens to batches that could not be uploaded.
     pub spool: SpoolConfig,
+    /// How they are uploaded later.
+    pub recovery: RecoveryConfig,
+}
+
+/// How batches are uploaded.
+#[derive(Debug, Clone)]
+pub struct UploadConfig {
+    /// How often a failed upload is tried again before the batch goes to disk.
+    pub retries: u32,
+    /// How long one request may take.
+    pub timeout: Duration,
+    /// How many batches at a time.
+    pub concurrency: NonZeroU32,
+}
+
+/// The journal of accepted events.
+#[derive(Debug, Clone)]
+pub struct JournalConfig {
+    /// The folder.
+    pub dir: PathBuf,
+    /// How large it may get.
+    pub max_size: ByteSize,
+}
+
+/// How files are uploaded later.
+#[derive(Debug, Clone)]
+pub struct RecoveryConfig {
+    /// How often a file is taken while nothing else is uploaded.
+    pub interval: Duration,
+    /// How many each time.
+    pub files: NonZeroU32,
 }
 
 /// When a batch is full.
@@ -89,6 +126,22 @@ impl IngestConfig {
                 "`\"journal\"` answers the sender once the events are on disk; `\"memory\"` at once.",
             ),
             batch: section.table("batch", "When a batch is full.", IngestBatch::read),
+            queue: section.get(
+                "queue",
+                "32MiB",
+                "How many bytes of events may be in memory; then senders get 503.",
+            ),
+            upload: section.table("upload", "How batches are uploaded.", UploadConfig::read),
+            journal: section.table(
+                "journal",
+                "Where events are kept before the sender is answered.",
+                |section| JournalConfig::read(section, context.data_dir.join("journal").join(name)),
+            ),
+            recovery: section.table(
+                "recovery",
+                "How batches that waited are uploaded.",
+                RecoveryConfig::read,
+            ),
             spool: section.table("spool", "Batches that could not be uploaded.", |section| {
                 SpoolConfig::read(section, context.data_dir.join("spool").join(name))
             }),
@@ -105,6 +158,42 @@ impl IngestBatch {
         Self {
             max_events: section.get("max-events", "5000", "After so many events."),
             max_delay: section.get("max-delay", "1s", "Or after so long."),
+        }
+    }
+}
+
+impl UploadConfig {
+    fn read(section: &mut Section<'_>) -> Self {
+        Self {
+            retries: section.get(
+                "retries",
+                "3",
+                "How often a failed upload is tried again before it goes to disk.",
+            ),
+            timeout: section.get("timeout", "30s", "How long one request may take."),
+            concurrency: section.get("concurrency", "4", "How many batches are uploaded at a time."),
+        }
+    }
+}
+
+impl JournalConfig {
+    fn read(section: &mut Section<'_>, dir: PathBuf) -> Self {
+        Self {
+            dir: section.derived("dir", dir, "`DATA-DIR/journal/NAME`", "The folder."),
+            max_size: section.get("max-size", "1GiB", "How large it may get; then senders get 503."),
+        }
+    }
+}
+
+impl RecoveryConfig {
+    fn read(section: &mut Section<'_>) -> Self {
+        Self {
+            interval: section.get(
+                "interval",
+                "100ms",
+                "How often a file is taken while nothing else is uploaded.",
+            ),
+            files: section.get("files", "1", "How many each time: more make up for a long outage sooner."),
         }
     }
 }

@@ -44,7 +44,9 @@ pub use database::{Backend, DatabaseUrl};
 pub use environment::Environment;
 pub use handler::{CommandHandler, Handler, HttpHandler, KafkaHandler};
 pub use identifier::{ColumnName, TableName};
-pub use ingest::{IngestBatch, IngestConfig, OnFull, SpoolConfig};
+pub use ingest::{
+    IngestBatch, IngestConfig, JournalConfig, OnFull, RecoveryConfig, SpoolConfig, UploadConfig,
+};
 pub use jobs::JobsConfig;
 pub use kafka::{Brokers, JsonPath, KafkaBatch, KafkaConfig, KafkaSink, TopicName};
 pub use mistake::{Mistake, Mistakes};

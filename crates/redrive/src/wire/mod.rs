@@ -11,6 +11,7 @@
 mod alerts;
 mod databases;
 mod handlers;
+mod ingest;
 mod jobs;
 mod launch;
 mod outbox;

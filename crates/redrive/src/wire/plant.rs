@@ -8,10 +8,11 @@ use anyhow::Context as _;
 use redrive::config::{AlertsConfig, Config};
 use redrive_engine::WatchOptions;
 use redrive_engine::alerts::AlertService;
-use redrive_server::Doors;
+use redrive_engine::ingest::Ingest;
+use redrive_server::{Doors, IngestDoor};
 
 use super::stores::Stores;
-use super::{Launch, jobs, outbox};
+use super::{Launch, ingest, jobs, outbox};
 
 /// Every pipeline that works, ready to start.
 pub(crate) struct Plant {
@@ -19,6 +20,8 @@ pub(crate) struct Plant {
     pub(crate) launches: HashMap<String, Launch>,
     /// Where work comes in over HTTP.
     pub(crate) doors: Doors,
+    /// What needs no table, and starts at once.
+    pub(crate) ingests: Vec<Arc<Ingest>>,
 }
 
 /// What the pipelines share.
@@ -37,7 +40,7 @@ impl Plant {
     ) -> anyhow::Result<Self> {
         let grace = grace(config.server.shutdown_deadline);
         let surroundings = Surroundings { alerts, watch: &config.alerts, grace };
-        let mut plant = Self { launches: HashMap::new(), doors: Doors::default() };
+        let mut plant = Self { launches: HashMap::new(), doors: Doors::default(), ingests: Vec::new() };
         for wired in &stores.outboxes {
             let name = &wired.config.name;
             let launch = outbox::launch(wired, &surroundings)
@@ -51,6 +54,12 @@ impl Plant {
                 jobs::launch(wired, &surroundings).with_context(|| format!("[jobs.{name}] cannot start"))?;
             plant.doors.add_jobs(jobs::door(wired, &launch));
             plant.launches.insert(name.clone(), launch);
+        }
+        for ingest in &config.ingests {
+            let opened = ingest::open(ingest, Arc::clone(&surroundings.alerts), grace)
+                .with_context(|| format!("[ingest.{}] cannot start", ingest.name))?;
+            plant.doors.add_ingest(IngestDoor::new(Arc::clone(&opened), config.server.max_body.as_len()));
+            plant.ingests.push(opened);
         }
         Ok(plant)
     }

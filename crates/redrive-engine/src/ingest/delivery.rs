@@ -1,0 +1,231 @@
+//! One batch on its way: to the store, else to disk.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use redrive_core::failure::Failure;
+use redrive_core::fingerprint::Fingerprint;
+use redrive_spool::journal::Span;
+use redrive_spool::spool::Lost;
+use redrive_spool::{Batch, Error as DiskError};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::record::Cut;
+use super::tally::Rung;
+use super::{Ingest, Item, WhenFull};
+use crate::alerts::{DeadLetterAlert, HandlerDown, HandlerUp, Inert};
+
+/// The pause between tries when neither store nor disk takes a batch.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Events that form a batch.
+pub(super) struct Formed {
+    /// Its name, if it was given one before a crash.
+    pub(super) name: Option<String>,
+    pub(super) pieces: Vec<Bytes>,
+    pub(super) events: u64,
+    /// Where its events are in the journal.
+    pub(super) spans: Vec<Span>,
+    /// Given back when the batch is safe.
+    pub(super) room: Vec<OwnedSemaphorePermit>,
+}
+
+/// What people are told.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Notice {
+    Damaged,
+    Unreadable,
+    Evicted,
+    Expired,
+    Dropped,
+}
+
+impl Formed {
+    pub(super) fn of(items: Vec<Item>) -> Self {
+        let mut formed =
+            Self { name: None, pieces: Vec::new(), events: 0, spans: Vec::new(), room: Vec::new() };
+        for item in items {
+            formed.pieces.push(item.lines);
+            formed.events += item.events;
+            formed.spans.extend(item.span);
+            formed.room.push(item._room);
+        }
+        formed
+    }
+}
+
+impl Ingest {
+    /// Takes a batch to the store, else to disk; returns when it is safe, or dropped and counted.
+    pub(super) async fn deliver(self: Arc<Self>, mut formed: Formed) {
+        let name = match formed.name.take() {
+            Some(name) => name,
+            None => self.give_name(&mut formed).await,
+        };
+        let (pieces, events) = (std::mem::take(&mut formed.pieces), formed.events);
+        let compressed = tokio::task::spawn_blocking(move || Batch::compress(&pieces)).await;
+        // Nothing but a want of memory can fail here; with a journal the next start has it again.
+        let Ok(Ok(batch)) = compressed else {
+            return self.drop_batch(&name, events, "the batch cannot be compressed");
+        };
+        self.place(&name, &batch, events).await;
+        self.settle(formed);
+    }
+
+    /// Gives a batch its name, and writes it down before anything is uploaded under it.
+    async fn give_name(&self, formed: &mut Formed) -> String {
+        let name = self.spool.name(Timestamp::now());
+        if let Some(journal) = &self.journal {
+            let cut = Cut::new(&name, &formed.spans);
+            match journal.append(vec![cut.encode()]).await {
+                // The last to be acknowledged: while it is there, its events are one batch.
+                Ok(span) => formed.spans.push(span),
+                Err(error) => {
+                    tracing::warn!(pipeline = %self.name, %error, "the name of a batch is not written down: a crash now would upload its events twice");
+                }
+            }
+        }
+        name
+    }
+
+    async fn place(self: &Arc<Self>, name: &str, batch: &Batch, events: u64) {
+        loop {
+            if self.upload(name, batch, events).await || self.save(name, batch, events).await {
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Whether the store took it. While the store is down, only the oldest file asks.
+    async fn upload(&self, name: &str, batch: &Batch, events: u64) -> bool {
+        if self.outage.is_down() && (self.spool.stats().files > 0 || !self.outage.may_ask()) {
+            return false;
+        }
+        let put = tokio::select! {
+            put = self.target.put_raw(name, batch.data.clone()) => put,
+            () = self.out_of_time() => Err(Failure::transient("Stopping", "the pipeline stops, and the store is slow")),
+        };
+        match put {
+            Ok(()) => {
+                self.tally.stored.increment(events);
+                self.tally.delivered.increment(events);
+                self.store_answered();
+                true
+            }
+            Err(failure) => {
+                self.tally.put_errors.increment(1);
+                self.store_failed(&failure);
+                false
+            }
+        }
+    }
+
+    /// Half of the time that a stop may take is over: the other half is for the disk.
+    async fn out_of_time(&self) {
+        self.stop.cancelled().await;
+        tokio::time::sleep(self.options.grace / 2).await;
+    }
+
+    /// Whether the batch need not be tried again: it is on disk, or dropped and counted.
+    async fn save(self: &Arc<Self>, name: &str, batch: &Batch, events: u64) -> bool {
+        let (ingest, owned_name, owned) = (Arc::clone(self), name.to_owned(), batch.clone());
+        let saving =
+            tokio::task::spawn_blocking(move || ingest.spool.save(&owned_name, &owned, Timestamp::now()));
+        match saving.await {
+            Ok(Ok(evicted)) => {
+                self.tally.enqueued.increment(events);
+                self.tally.rung(Rung::Disk);
+                self.evicted(&evicted);
+                true
+            }
+            Ok(Err(error)) => self.not_saved(name, events, &error),
+            Err(_) => false,
+        }
+    }
+
+    fn not_saved(&self, name: &str, events: u64, error: &DiskError) -> bool {
+        let evicts = self.options.on_full == WhenFull::EvictOldest;
+        let is_too_large = matches!(error, DiskError::Full { .. });
+        if evicts && (is_too_large || self.journal.is_none()) {
+            self.drop_batch(name, events, &error.to_string());
+            return true;
+        }
+        tracing::error!(pipeline = %self.name, %error, events, "neither the store nor the disk takes a batch: it is kept and tried again");
+        false
+    }
+
+    fn drop_batch(&self, name: &str, events: u64, reason: &str) {
+        self.tally.dropped.increment(events);
+        self.tally.rung(Rung::Drop);
+        self.notify(Notice::Dropped, name, events, &Failure::permanent("Dropped", reason));
+    }
+
+    /// The next room has it: the journal lets go, and there is room for others.
+    fn settle(&self, formed: Formed) {
+        if let Some(journal) = &self.journal {
+            formed.spans.iter().for_each(|span| journal.acknowledge(*span));
+        }
+        self.backlog.fetch_sub(formed.events, Ordering::Relaxed);
+        drop(formed.room);
+    }
+
+    fn evicted(&self, lost: &[Lost]) {
+        for lost in lost {
+            self.tally.expired.increment(1);
+            let failure = Failure::permanent("Evicted", "the spool was full and its oldest file is deleted");
+            self.notify(Notice::Evicted, &lost.file, lost.events, &failure);
+        }
+    }
+
+    pub(super) fn store_failed(&self, failure: &Failure) {
+        if self.outage.failed(&failure.to_string()) {
+            tracing::warn!(pipeline = %self.name, error = %failure, "the store does not take batches: they wait on disk");
+            self.alerts.handler_down(HandlerDown {
+                pipeline: Inert::new(&self.name),
+                handler: Inert::new("store"),
+                error: Inert::new(&failure.to_string()),
+            });
+        }
+    }
+
+    pub(super) fn store_answered(&self) {
+        self.tally.rung(if self.spool.stats().files == 0 { Rung::Store } else { Rung::Disk });
+        if self.outage.answered() {
+            let files = self.spool.stats().files;
+            tracing::info!(pipeline = %self.name, files, "the store is back: what waits on disk is uploaded");
+            self.alerts
+                .handler_up(HandlerUp { pipeline: Inert::new(&self.name), handler: Inert::new("store") });
+        }
+    }
+
+    pub(super) fn notify(&self, notice: Notice, file: &str, events: u64, failure: &Failure) {
+        let what = notice.name();
+        tracing::warn!(pipeline = %self.name, file, events, error = %failure, "{what}");
+        self.alerts.dead_letter(DeadLetterAlert {
+            pipeline: Inert::new(&self.name),
+            event_id: Inert::new(file),
+            event_type: Inert::new(what),
+            aggregate_type: Inert::new(""),
+            aggregate_id: Inert::new(file),
+            retry_count: 0,
+            error: DeadLetterAlert::error_of(failure),
+            failed_at: Timestamp::now(),
+            fingerprint: Fingerprint::of(&self.name, what, failure),
+        });
+    }
+}
+
+impl Notice {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Damaged => "file damaged",
+            Self::Unreadable => "file unreadable",
+            Self::Evicted => "file evicted",
+            Self::Expired => "file expired",
+            Self::Dropped => "batch dropped",
+        }
+    }
+}

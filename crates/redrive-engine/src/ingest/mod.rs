@@ -1,0 +1,270 @@
+//! Ingest: events over HTTP into object storage, in gzip JSONL batches, with a spool on disk.
+//!
+//! # The way of an event
+//! 1. [`Ingest::accept`] finds room in the bounded queue, or refuses. With a journal it appends the body,
+//!    and returns when that is durable.
+//! 2. The conveyor forms batches: so many events, so many bytes, or so long.
+//! 3. A batch gets its name, which is the name of its object and of its file. With a journal the name is
+//!    written down, so that a crash repeats it.
+//! 4. It is uploaded; what the store does not take is saved in the spool.
+//! 5. Only then it is acknowledged in the journal, and its room in the queue is free.
+//!
+//! When nothing is being uploaded, the oldest file of the spool is: one at a time.
+//!
+//! # What is lost, and when
+//! With a journal, nothing, but what `evict-oldest`, age, or a batch larger than the whole spool take away,
+//! counted. Without one (the founding behaviour) also what is in memory when the process dies, and a batch
+//! that neither the store nor the disk takes.
+
+mod conveyor;
+mod delivery;
+mod outage;
+mod record;
+mod replay;
+mod tally;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use redrive_spool::journal::Span;
+use redrive_spool::spool::SpoolStats;
+use redrive_spool::{Error as DiskError, Journal, JournalOptions, Spool, SpoolOptions, Target};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use crate::alerts::AlertService;
+use outage::Outage;
+use tally::Tally;
+
+/// How an ingest pipeline works.
+#[derive(Debug, Clone)]
+pub struct IngestOptions {
+    /// A batch is full after so many events.
+    pub max_events: u64,
+    /// Or after so many bytes.
+    pub max_bytes: usize,
+    /// Or after so long.
+    pub max_delay: Duration,
+    /// How many bytes of events may be in memory.
+    pub queue: usize,
+    /// How many batches are uploaded at a time.
+    pub uploads: usize,
+    /// Where batches wait that could not be uploaded.
+    pub spool: PathBuf,
+    /// How they do.
+    pub spool_options: SpoolOptions,
+    /// What happens when the spool is full.
+    pub on_full: WhenFull,
+    /// Where events are kept before the sender is answered; nowhere, to answer at once.
+    pub journal: Option<(PathBuf, JournalOptions)>,
+    /// How often the spool is looked at while nothing is uploaded.
+    pub recovery_interval: Duration,
+    /// How many files are taken each time. One, unless a long outage is to be made up for.
+    pub recovery_files: u32,
+    /// How long uploads may take when the pipeline stops.
+    pub grace: Duration,
+}
+
+/// What happens when the spool is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The oldest files are deleted.
+    EvictOldest,
+    /// Senders are refused at once.
+    Reject,
+    /// Senders wait for a while, then they are refused.
+    Pause,
+}
+
+/// Why events were not accepted. Nothing was stored.
+#[derive(Debug, thiserror::Error)]
+pub enum NotAccepted {
+    /// There is no room in memory.
+    #[error("the queue is full: events come faster than they are uploaded")]
+    QueueFull,
+    /// There is no room on disk.
+    #[error("the disk is full: {0}")]
+    DiskFull(String),
+    /// The disk failed.
+    #[error("the journal cannot be written: {0}")]
+    Disk(DiskError),
+    /// The pipeline is stopping.
+    #[error("the pipeline is stopping")]
+    Stopping,
+}
+
+/// An ingest pipeline.
+pub struct Ingest {
+    name: String,
+    options: IngestOptions,
+    spool: Arc<Spool>,
+    journal: Option<Journal>,
+    target: Target,
+    alerts: Arc<dyn AlertService>,
+    room: Arc<Semaphore>,
+    inbox: mpsc::UnboundedSender<Arrival>,
+    arrivals: std::sync::Mutex<Option<mpsc::UnboundedReceiver<Arrival>>>,
+    backlog: AtomicU64,
+    outage: Outage,
+    tally: Tally,
+    stop: CancellationToken,
+}
+
+/// What comes to the conveyor.
+enum Arrival {
+    Item(Item),
+    /// A batch that a crash interrupted.
+    Again(delivery::Formed),
+}
+
+/// Events of one body.
+struct Item {
+    lines: Bytes,
+    events: u64,
+    span: Option<Span>,
+    /// Given back when they are safe.
+    _room: OwnedSemaphorePermit,
+}
+
+/// How it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IngestStatus {
+    /// Events in memory.
+    pub backlog: u64,
+    /// What waits on disk.
+    pub spool: SpoolStats,
+    /// What the store said, while it does not answer.
+    pub store_down: Option<String>,
+}
+
+/// Room is counted in units of so many bytes.
+const UNIT: usize = 1024;
+/// How long a sender waits when the pipeline pauses.
+const PAUSE: Duration = Duration::from_secs(20);
+
+impl Ingest {
+    /// Opens spool and journal; nothing is uploaded before [`Self::run`].
+    ///
+    /// # Errors
+    /// When the spool or the journal cannot be opened.
+    pub fn open(
+        name: &str,
+        options: IngestOptions,
+        target: Target,
+        alerts: Arc<dyn AlertService>,
+    ) -> Result<Arc<Self>, DiskError> {
+        let spool = Arc::new(Spool::open(&options.spool, options.spool_options.clone(), Timestamp::now())?);
+        let journal = match &options.journal {
+            Some((dir, journal)) => Some(Journal::open(dir, *journal)?),
+            None => None,
+        };
+        let (inbox, arrivals) = mpsc::unbounded_channel();
+        Ok(Arc::new(Self {
+            name: name.to_owned(),
+            room: Arc::new(Semaphore::new(units(options.queue))),
+            options,
+            spool,
+            journal,
+            target,
+            alerts,
+            inbox,
+            arrivals: std::sync::Mutex::new(Some(arrivals)),
+            backlog: AtomicU64::new(0),
+            outage: Outage::default(),
+            tally: Tally::new(name),
+            stop: CancellationToken::new(),
+        }))
+    }
+
+    /// Takes events in, given as lines of JSON, each with its end. When it returns they are durable, if the
+    /// pipeline has a journal.
+    ///
+    /// # Errors
+    /// [`NotAccepted`]; nothing was stored.
+    pub async fn accept(&self, lines: Bytes, events: u64) -> Result<(), NotAccepted> {
+        if self.stop.is_cancelled() {
+            return Err(NotAccepted::Stopping);
+        }
+        let room = self.find_room(lines.len()).await?;
+        let span = self.write_down(&lines).await?;
+        self.backlog.fetch_add(events, Ordering::Relaxed);
+        self.tally.accepted.increment(events);
+        let is_written_down = span.is_some();
+        let sent = self.inbox.send(Arrival::Item(Item { lines, events, span, _room: room }));
+        // What comes after the conveyor has ended is in the journal, for the next start, or nowhere.
+        if sent.is_err() && !is_written_down {
+            return Err(NotAccepted::Stopping);
+        }
+        Ok(())
+    }
+
+    /// Works until it is told to stop; then what is in memory is uploaded or saved.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let arrivals = self.arrivals.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let Some(arrivals) = arrivals else { return };
+        let replay = replay::Replay::new(Arc::clone(&self));
+        let replaying = tokio::spawn(replay.run(stop.clone()));
+        conveyor::Conveyor::new(Arc::clone(&self), arrivals).run(stop).await;
+        replaying.abort();
+        let _ = replaying.await;
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The files that wait, for whoever wants to look at them.
+    #[must_use]
+    pub fn spool(&self) -> &Arc<Spool> {
+        &self.spool
+    }
+
+    /// How it is.
+    #[must_use]
+    pub fn status(&self) -> IngestStatus {
+        IngestStatus {
+            backlog: self.backlog.load(Ordering::Relaxed),
+            spool: self.spool.stats(),
+            store_down: self.outage.error(),
+        }
+    }
+
+    async fn find_room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, NotAccepted> {
+        // A body as large as the whole queue may pass when the queue is empty.
+        let units = u32::try_from(units(bytes).min(units(self.options.queue))).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room);
+        if self.options.on_full == WhenFull::Pause {
+            let waited = tokio::time::timeout(PAUSE, room.acquire_many_owned(units)).await;
+            return waited.ok().and_then(Result::ok).ok_or(NotAccepted::QueueFull);
+        }
+        if self.options.on_full == WhenFull::Reject
+            && self.outage.is_down()
+            && self.spool.is_full_for(bytes as u64)
+        {
+            return Err(NotAccepted::DiskFull("the spool has reached its size".to_owned()));
+        }
+        room.try_acquire_many_owned(units).map_err(|_| NotAccepted::QueueFull)
+    }
+
+    async fn write_down(&self, lines: &Bytes) -> Result<Option<Span>, NotAccepted> {
+        let Some(journal) = &self.journal else { return Ok(None) };
+        match journal.append(vec![record::encode_events(lines)]).await {
+            Ok(span) => Ok(Some(span)),
+            Err(error) if error.is_full() => Err(NotAccepted::DiskFull(error.to_string())),
+            Err(error) => {
+                tracing::error!(pipeline = %self.name, %error, "events are refused: the journal cannot be written");
+                Err(NotAccepted::Disk(error))
+            }
+        }
+    }
+}
+
+fn units(bytes: usize) -> usize {
+    bytes.div_ceil(UNIT).max(1)
+}

@@ -1,0 +1,69 @@
+//! The numbers of an ingest pipeline, under the founding names.
+
+use metrics::{Counter, Gauge, counter, gauge};
+use redrive_spool::spool::SpoolStats;
+
+/// The series of one pipeline.
+pub(super) struct Tally {
+    pub(super) accepted: Counter,
+    pub(super) delivered: Counter,
+    /// Events that were uploaded at the first go or from disk.
+    pub(super) stored: Counter,
+    pub(super) put_errors: Counter,
+    pub(super) enqueued: Counter,
+    pub(super) reuploaded: Counter,
+    pub(super) dropped: Counter,
+    pub(super) expired: Counter,
+    pub(super) damaged: Counter,
+    files: Gauge,
+    bytes: Gauge,
+    rung: Gauge,
+    backlog: Gauge,
+}
+
+/// Where a batch ended up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rung {
+    Store,
+    Disk,
+    Drop,
+}
+
+impl Tally {
+    pub(super) fn new(pipeline: &str) -> Self {
+        let pipeline = pipeline.to_owned();
+        let events = |outcome: &'static str| counter!("redrive_events_total", "pipeline" => pipeline.clone(), "type" => "", "outcome" => outcome);
+        let count = |name: &'static str| counter!(name, "pipeline" => pipeline.clone());
+        let level = |name: &'static str| gauge!(name, "pipeline" => pipeline.clone());
+        Self {
+            accepted: events("accepted"),
+            delivered: events("delivered"),
+            stored: count("s3_events_stored_total"),
+            put_errors: count("s3_put_errors_total"),
+            enqueued: count("dlq_events_enqueued_total"),
+            reuploaded: count("dlq_events_reuploaded_total"),
+            dropped: count("dlq_events_dropped_total"),
+            expired: count("dlq_files_expired_total"),
+            damaged: count("dlq_files_damaged_total"),
+            files: level("dlq_files_current"),
+            bytes: level("dlq_size_bytes"),
+            rung: level("redrive_ladder_rung"),
+            backlog: level("redrive_backlog"),
+        }
+    }
+
+    pub(super) fn rung(&self, rung: Rung) {
+        self.rung.set(match rung {
+            Rung::Store => 0.0,
+            Rung::Disk => 1.0,
+            Rung::Drop => 2.0,
+        });
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+    pub(super) fn levels(&self, spool: SpoolStats, backlog: u64) {
+        self.files.set(spool.files as f64);
+        self.bytes.set(spool.bytes as f64);
+        self.backlog.set(backlog as f64);
+    }
+}

@@ -1,0 +1,168 @@
+//! `POST /api/v1/ingest/{name}`: events into object storage.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, Query, Request, State};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use redrive_engine::ingest::NotAccepted;
+use serde::{Deserialize, Serialize};
+
+use crate::lines::{self, Invalid, Lines, WrongLine};
+use crate::{Doors, Problem, body};
+
+/// What the sender may choose.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Choice {
+    /// `skip`: good lines are accepted, wrong ones are listed in the answer.
+    #[serde(default)]
+    invalid: Option<InvalidIn>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum InvalidIn {
+    Refuse,
+    Skip,
+}
+
+/// What became of a body.
+#[derive(Debug, Serialize)]
+pub(super) struct Answer {
+    accepted: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rejected: Vec<WrongLine>,
+}
+
+pub(super) async fn ingest(
+    State(doors): State<Arc<Doors>>,
+    Path(name): Path<String>,
+    Query(choice): Query<Choice>,
+    request: Request,
+) -> Result<(StatusCode, Json<Answer>), Problem> {
+    let door = doors.ingest(&name)?;
+    let form = Form::of(request.headers())?;
+    let packing = Packing::of(request.headers())?;
+    let bytes = packing.unpack(body::read(request).await?, door.max_body)?;
+    let invalid =
+        if matches!(choice.invalid, Some(InvalidIn::Skip)) { Invalid::Skip } else { Invalid::Refuse };
+    let Lines { lines, events, rejected } = form.read(&bytes, invalid).map_err(|wrong| not_json(&wrong))?;
+    if events > 0 {
+        door.ingest.accept(lines, events).await.map_err(|error| not_accepted(&name, &error))?;
+    }
+    Ok((StatusCode::ACCEPTED, Json(Answer { accepted: events, rejected })))
+}
+
+/// How events are written in a body.
+enum Form {
+    Json,
+    Lines,
+}
+
+impl Form {
+    fn of(headers: &HeaderMap) -> Result<Self, Problem> {
+        let media = headers.get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
+        let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        match media.as_str() {
+            "application/json" => Ok(Self::Json),
+            "application/x-ndjson"
+            | "application/ndjson"
+            | "application/jsonl"
+            | "application/x-jsonlines" => Ok(Self::Lines),
+            _ => Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "Send Content-Type: application/json for one event or an array, application/x-ndjson for one per line.",
+            )),
+        }
+    }
+
+    fn read(&self, bytes: &Bytes, invalid: Invalid) -> Result<Lines, WrongLine> {
+        match self {
+            Self::Json => lines::of_json(bytes),
+            Self::Lines => lines::of_lines(bytes, invalid),
+        }
+    }
+}
+
+/// How a body is compressed.
+enum Packing {
+    None,
+    Gzip,
+    Zstd,
+}
+
+impl Packing {
+    fn of(headers: &HeaderMap) -> Result<Self, Problem> {
+        match headers.get(CONTENT_ENCODING).map(|packing| packing.as_bytes().to_ascii_lowercase()).as_deref()
+        {
+            None | Some(b"identity") => Ok(Self::None),
+            Some(b"gzip" | b"x-gzip") => Ok(Self::Gzip),
+            Some(b"zstd") => Ok(Self::Zstd),
+            Some(_) => Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "Send the body as it is, or with Content-Encoding: gzip or zstd.",
+            )),
+        }
+    }
+
+    /// At most so many bytes come out, however few go in.
+    fn unpack(&self, packed: Bytes, limit: usize) -> Result<Bytes, Problem> {
+        match self {
+            Self::None => Ok(packed),
+            Self::Gzip => bounded(flate2::read::MultiGzDecoder::new(packed.as_ref()), limit),
+            Self::Zstd => {
+                let decoder =
+                    zstd::stream::read::Decoder::new(packed.as_ref()).map_err(|error| damaged(&error))?;
+                bounded(decoder, limit)
+            }
+        }
+    }
+}
+
+fn bounded(reader: impl Read, limit: usize) -> Result<Bytes, Problem> {
+    let mut bytes = Vec::new();
+    reader.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(|error| damaged(&error))?;
+    if bytes.len() > limit {
+        let detail = format!(
+            "The body is over {limit} bytes once it is unpacked; send less at once, or raise server.max-body."
+        );
+        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
+    }
+    Ok(bytes.into())
+}
+
+fn damaged(error: &std::io::Error) -> Problem {
+    let detail = format!("The body cannot be unpacked: {error}. Nothing was accepted.");
+    Problem::new(StatusCode::BAD_REQUEST, detail)
+}
+
+fn not_json(wrong: &WrongLine) -> Problem {
+    let WrongLine { line, error } = wrong;
+    let detail = format!(
+        "Line {line} is not JSON: {error}. Nothing was accepted; with ?invalid=skip the good lines of an NDJSON body are."
+    );
+    Problem::new(StatusCode::BAD_REQUEST, detail).of_line(*line)
+}
+
+fn not_accepted(pipeline: &str, error: &NotAccepted) -> Problem {
+    let advice = match error {
+        NotAccepted::QueueFull | NotAccepted::DiskFull(_) => "Send it again later",
+        NotAccepted::Disk(_) => "The disk of the server needs attention; send it again later",
+        NotAccepted::Stopping => "Send it again, to an instance that is running",
+    };
+    Problem::unavailable(format!("`{pipeline}` accepted nothing: {}. {advice}.", reason(error)))
+}
+
+/// Paths on the server are for its log.
+fn reason(error: &NotAccepted) -> &'static str {
+    match error {
+        NotAccepted::QueueFull => "its queue is full",
+        NotAccepted::DiskFull(_) => "its disk is full",
+        NotAccepted::Disk(_) => "its journal cannot be written",
+        NotAccepted::Stopping => "it is stopping",
+    }
+}
