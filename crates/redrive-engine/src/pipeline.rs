@@ -10,7 +10,7 @@ use redrive_store::WorkStore;
 use tokio::sync::Notify;
 
 use crate::aftermath::Aftermath;
-use crate::alerts::{AlertService, DeadLetterAlert, Level};
+use crate::alerts::{AlertService, Silence};
 use crate::health::Health;
 use crate::routes::Routes;
 use crate::watch::Nudge;
@@ -126,15 +126,6 @@ impl Pipeline {
         self.alerts = alerts;
         self
     }
-}
-
-/// Tells nobody.
-struct Silence;
-
-impl AlertService for Silence {
-    fn dead_letter(&self, _: DeadLetterAlert) {}
-
-    fn unresolved(&self, _: Level) {}
 }
 
 /// Wakes the workers of a pipeline: there is something to do.

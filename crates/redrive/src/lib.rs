@@ -96,9 +96,11 @@ pub use redrive_core::failure::{Class, Code, Failure};
 pub use redrive_core::handler::Handler;
 pub use redrive_core::policy::Policy;
 pub use redrive_engine as engine;
+pub use redrive_engine::ingest;
 pub use redrive_engine::{
     Engine, Pace, Pipeline, Remote, Reported, Route, Routes, WatchOptions, alerts, handlers,
 };
+pub use redrive_spool as spool;
 pub use redrive_store as store;
 pub use redrive_store::{
     Database, Enqueued, Error, Jobs, JobsOptions, NewJob, Ordering, Outbox, OutboxOptions, Processed,

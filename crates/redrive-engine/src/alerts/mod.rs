@@ -84,3 +84,13 @@ pub trait AlertService: Send + Sync {
         let _ = report;
     }
 }
+
+/// Tells nobody.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silence;
+
+impl AlertService for Silence {
+    fn dead_letter(&self, _: DeadLetterAlert) {}
+
+    fn unresolved(&self, _: Level) {}
+}

@@ -155,9 +155,8 @@ impl Ingest {
                 self.notify(Notice::Damaged, &file, rescued, &failure);
                 self.store_answered();
             }
-            Outcome::Kept { failure, .. } => {
-                self.tally.put_errors.increment(1);
-                self.store_failed(&failure);
+            Outcome::Kept { file, failure } => {
+                self.not_taken(&file, 0, &failure);
                 return false;
             }
             Outcome::Unreadable { file, error } => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use redrive_core::failure::Failure;
+use redrive_core::failure::{Class, Failure};
 use redrive_core::fingerprint::Fingerprint;
 use redrive_spool::journal::Span;
 use redrive_spool::spool::Lost;
@@ -41,6 +41,7 @@ pub(super) enum Notice {
     Evicted,
     Expired,
     Dropped,
+    Refused,
 }
 
 impl Formed {
@@ -80,7 +81,7 @@ impl Ingest {
         if let Some(journal) = &self.journal {
             let cut = Cut::new(&name, &formed.spans);
             match journal.append(vec![cut.encode()]).await {
-                // The last to be acknowledged: while it is there, its events are one batch.
+                // Acknowledged together with its events.
                 Ok(span) => formed.spans.push(span),
                 Err(error) => {
                     tracing::warn!(pipeline = %self.name, %error, "the name of a batch is not written down: a crash now would upload its events twice");
@@ -116,8 +117,7 @@ impl Ingest {
                 true
             }
             Err(failure) => {
-                self.tally.put_errors.increment(1);
-                self.store_failed(&failure);
+                self.not_taken(name, events, &failure);
                 false
             }
         }
@@ -166,7 +166,7 @@ impl Ingest {
     /// The next room has it: the journal lets go, and there is room for others.
     fn settle(&self, formed: Formed) {
         if let Some(journal) = &self.journal {
-            formed.spans.iter().for_each(|span| journal.acknowledge(*span));
+            journal.acknowledge_all(&formed.spans);
         }
         self.backlog.fetch_sub(formed.events, Ordering::Relaxed);
         drop(formed.room);
@@ -180,7 +180,17 @@ impl Ingest {
         }
     }
 
-    pub(super) fn store_failed(&self, failure: &Failure) {
+    /// An outage is the store's affair; what it refuses for good is the batch's, and the others go on.
+    pub(super) fn not_taken(&self, name: &str, events: u64, failure: &Failure) {
+        self.tally.put_errors.increment(1);
+        if matches!(failure.class, Class::Permanent | Class::Malformed) {
+            self.notify(Notice::Refused, name, events, failure);
+        } else {
+            self.store_failed(failure);
+        }
+    }
+
+    fn store_failed(&self, failure: &Failure) {
         if self.outage.failed(&failure.to_string()) {
             tracing::warn!(pipeline = %self.name, error = %failure, "the store does not take batches: they wait on disk");
             self.alerts.handler_down(HandlerDown {
@@ -226,6 +236,7 @@ impl Notice {
             Self::Evicted => "file evicted",
             Self::Expired => "file expired",
             Self::Dropped => "batch dropped",
+            Self::Refused => "file refused",
         }
     }
 }

@@ -23,7 +23,7 @@ mod record;
 mod replay;
 mod tally;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -31,7 +31,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 use redrive_spool::journal::Span;
-use redrive_spool::spool::SpoolStats;
+use redrive_spool::spool::{SpoolStats, instance};
 use redrive_spool::{Error as DiskError, Journal, JournalOptions, Spool, SpoolOptions, Target};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -67,6 +67,28 @@ pub struct IngestOptions {
     pub recovery_files: u32,
     /// How long uploads may take when the pipeline stops.
     pub grace: Duration,
+}
+
+impl IngestOptions {
+    /// The founding settings, with a journal, under this folder.
+    #[must_use]
+    pub fn new(dir: &Path) -> Self {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Self {
+            max_events: 5_000,
+            max_bytes: 8 << 20,
+            max_delay: Duration::from_secs(1),
+            queue: 32 << 20,
+            uploads: 4,
+            spool: dir.join("spool"),
+            spool_options: SpoolOptions::new(instance(&host)),
+            on_full: WhenFull::EvictOldest,
+            journal: Some((dir.join("journal"), JournalOptions::default())),
+            recovery_interval: Duration::from_millis(100),
+            recovery_files: 1,
+            grace: Duration::from_secs(8),
+        }
+    }
 }
 
 /// What happens when the spool is full.

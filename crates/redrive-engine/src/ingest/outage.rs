@@ -38,6 +38,11 @@ impl Outage {
     /// The store failed. Whether that is news.
     pub(super) fn failed(&self, error: &str) -> bool {
         let mut state = self.state();
+        // Uploads that were under way together fail together: that is one failure.
+        if let Some(down) = state.as_mut().filter(|down| Instant::now() < down.ask_at) {
+            down.error = error.to_owned();
+            return false;
+        }
         let pause = state.as_ref().map_or(FIRST_PAUSE, |down| (down.pause * 2).min(LONGEST_PAUSE));
         let news = state.is_none();
         *state = Some(Down { error: error.to_owned(), ask_at: Instant::now() + pause, pause });

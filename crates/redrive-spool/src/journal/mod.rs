@@ -218,9 +218,15 @@ impl Journal {
 
     /// The next room has these: they are not delivered again. In any order.
     pub fn acknowledge(&self, span: Span) {
+        self.acknowledge_all(&[span]);
+    }
+
+    /// The next room has all of these: a crash forgets all of it, or nothing.
+    pub fn acknowledge_all(&self, spans: &[Span]) {
         let spent = {
             let mut state = self.shared.state();
-            state.acknowledge(span.first.0, span.last.0) && state.spent().is_some()
+            spans.iter().for_each(|span| state.acknowledge(span.first.0, span.last.0));
+            state.spent().is_some()
         };
         if spent {
             self.writer.send(Command::Tidy);

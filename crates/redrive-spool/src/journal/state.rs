@@ -60,9 +60,7 @@ impl State {
         (self.segments.len() > 1 && oldest.last <= self.acknowledged.up_to()).then_some(oldest)
     }
 
-    pub(super) fn acknowledge(&mut self, first: u64, last: u64) -> bool {
-        let new = self.acknowledged.add(first, last.min(self.next - 1));
-        self.untold |= new;
-        new
+    pub(super) fn acknowledge(&mut self, first: u64, last: u64) {
+        self.untold |= self.acknowledged.add(first, last.min(self.next - 1));
     }
 }

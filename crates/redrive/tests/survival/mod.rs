@@ -1,6 +1,9 @@
 //! Servers that die, stop and are told to go, and the service that they deliver to.
 #![allow(dead_code, reason = "not every suite uses all of it")]
 
+pub(crate) mod ingest;
+pub(crate) mod s3;
+
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -24,6 +27,15 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// Starts a server in the folder, with these variables.
+    pub(crate) fn serve_with(folder: &Path, name: &str, variables: &[(&str, String)]) -> Self {
+        let log = folder.join(format!("{name}.log"));
+        let stderr = File::options().create(true).append(true).open(&log).unwrap();
+        let mut command = redrive(folder);
+        command.arg("serve").envs(variables.iter().cloned()).stderr(stderr);
+        Self { child: command.spawn().unwrap(), log }
+    }
+
     /// Starts a server in the folder; several in one folder share its configuration, not its log.
     pub(crate) fn serve(folder: &Path, name: &str) -> Self {
         let log = folder.join(format!("{name}.log"));

@@ -1,0 +1,238 @@
+//! The ingest pipeline in one process: what it accepts, where it goes, and what it never loses.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests fail as the tests do")]
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use redrive_engine::alerts::{AlertService, DeadLetterAlert, HandlerDown, HandlerUp, Level, Silence};
+use redrive_engine::ingest::{Ingest, IngestOptions, NotAccepted};
+use redrive_spool::Target;
+use redrive_spool::spool::{Inspection, Meta, inspect};
+use redrive_spool::target::Patience;
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// A pipeline on folders: a store that can be taken away, a spool, perhaps a journal.
+struct Stand {
+    folder: TempDir,
+    ingest: Arc<Ingest>,
+    stop: CancellationToken,
+    running: JoinHandle<()>,
+    alerts: Arc<Heard>,
+}
+
+#[derive(Default)]
+struct Heard(Mutex<Vec<String>>);
+
+impl AlertService for Heard {
+    fn dead_letter(&self, letter: DeadLetterAlert) {
+        self.0.lock().unwrap().push(letter.event_type.to_string());
+    }
+    fn unresolved(&self, _: Level) {}
+    fn handler_down(&self, _: HandlerDown) {
+        self.0.lock().unwrap().push("store down".to_owned());
+    }
+    fn handler_up(&self, _: HandlerUp) {
+        self.0.lock().unwrap().push("store up".to_owned());
+    }
+}
+
+impl Heard {
+    fn contains(&self, alert: &str) -> bool {
+        self.0.lock().unwrap().iter().any(|heard| heard == alert)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Durability {
+    Journal,
+    Memory,
+}
+
+fn options(folder: &Path, durability: Durability) -> IngestOptions {
+    let mut options = IngestOptions::new(folder);
+    options.max_delay = Duration::from_millis(10);
+    options.recovery_interval = Duration::from_millis(10);
+    options.grace = Duration::from_secs(2);
+    if durability == Durability::Memory {
+        options.journal = None;
+    }
+    options
+}
+
+fn target(folder: &Path) -> Target {
+    let address = format!("file://{}", folder.join("store").display());
+    Target::open(&address, "RAW", "RAW_DLQ", &Patience::default()).unwrap()
+}
+
+impl Stand {
+    fn new(durability: Durability) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let alerts = Arc::new(Heard::default());
+        let options = options(folder.path(), durability);
+        let ingest = Ingest::open("events", options, target(folder.path()), alerts.clone()).unwrap();
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(Arc::clone(&ingest).run(stop.clone()));
+        Self { folder, ingest, stop, running, alerts }
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A file where a folder was: whatever is written there fails.
+    fn take_away(&self, name: &str) {
+        fs::rename(self.path(name), self.path(&format!("{name}-away"))).unwrap();
+        fs::write(self.path(name), "").unwrap();
+    }
+
+    fn give_back(&self, name: &str) {
+        fs::remove_file(self.path(name)).unwrap();
+        fs::rename(self.path(&format!("{name}-away")), self.path(name)).unwrap();
+    }
+
+    async fn accept(&self, line: &str) {
+        self.ingest.accept(Bytes::from(format!("{line}\n")), 1).await.unwrap();
+    }
+
+    fn stored(&self) -> u64 {
+        events(&self.path("store/RAW"))
+    }
+
+    async fn end(self) -> TempDir {
+        self.stop.cancel();
+        self.running.await.unwrap();
+        self.folder
+    }
+}
+
+fn events(dir: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(dir) else { return 0 };
+    let files = entries.map(|entry| fs::read(entry.unwrap().path()).unwrap());
+    files
+        .map(|data| match inspect(&data, &Meta::unknown()) {
+            Inspection::Sound { events } => events,
+            Inspection::Damaged { .. } => 0,
+        })
+        .sum()
+}
+
+async fn eventually(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..2_000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("not within 10 s: {what}");
+}
+
+#[tokio::test]
+async fn events_are_in_the_store_after_the_delay() {
+    for durability in [Durability::Journal, Durability::Memory] {
+        let stand = Stand::new(durability);
+        stand.accept("{\"a\":1}").await;
+        stand.accept("{\"b\":2}").await;
+        eventually("stored", || stand.stored() == 2).await;
+        eventually("settled", || stand.ingest.status().backlog == 0).await;
+        assert!(stand.alerts.0.lock().unwrap().is_empty());
+        stand.end().await;
+    }
+}
+
+#[tokio::test]
+async fn while_the_store_is_away_batches_wait_on_disk_and_drain_when_it_is_back() {
+    let stand = Stand::new(Durability::Memory);
+    stand.take_away("store");
+    for number in 0..10 {
+        stand.accept(&format!("{{\"number\":{number}}}")).await;
+        eventually("saved", || stand.ingest.status().backlog == 0).await;
+    }
+    let status = stand.ingest.status();
+    assert!(status.spool.files > 0 && status.store_down.is_some());
+    assert!(stand.alerts.contains("store down"));
+    stand.give_back("store");
+    eventually("drained", || stand.ingest.status().spool.files == 0).await;
+    assert_eq!(stand.stored(), 10);
+    eventually("told", || stand.alerts.contains("store up")).await;
+    stand.end().await;
+}
+
+/// The founding behaviour: without a journal, what neither store nor disk takes is dropped, and told.
+#[tokio::test]
+async fn from_memory_a_batch_that_nobody_takes_is_dropped_and_told() {
+    let stand = Stand::new(Durability::Memory);
+    stand.take_away("store");
+    stand.take_away("spool");
+    stand.accept("{}").await;
+    eventually("dropped", || stand.alerts.contains("batch dropped")).await;
+    eventually("room is free again", || stand.ingest.status().backlog == 0).await;
+    stand.end().await;
+}
+
+#[tokio::test]
+async fn with_a_journal_a_batch_that_nobody_takes_is_kept_until_somebody_does() {
+    let stand = Stand::new(Durability::Journal);
+    stand.take_away("store");
+    stand.take_away("spool");
+    stand.accept("{}").await;
+    eventually("the store was asked", || stand.alerts.contains("store down")).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(stand.ingest.status().backlog, 1);
+    assert!(!stand.alerts.contains("batch dropped"));
+    stand.give_back("spool");
+    eventually("saved", || stand.ingest.status().backlog == 0).await;
+    stand.give_back("store");
+    eventually("stored", || stand.stored() == 1).await;
+    stand.end().await;
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_and_a_body_as_large_as_the_queue_passes_when_it_is_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options(folder.path(), Durability::Memory);
+    options.queue = 10 << 10;
+    // Nobody works: nothing leaves the queue.
+    let ingest = Ingest::open("events", options, target(folder.path()), Arc::new(Silence)).unwrap();
+    let large = Bytes::from(vec![b' '; 20 << 10]);
+    ingest.accept(large.clone(), 1).await.unwrap();
+    let refused = ingest.accept(Bytes::from("{}\n"), 1).await.unwrap_err();
+    assert!(matches!(refused, NotAccepted::QueueFull), "{refused}");
+}
+
+#[tokio::test]
+async fn at_the_stop_what_is_in_memory_is_stored_and_nobody_is_accepted_any_more() {
+    let stand = Stand::new(Durability::Memory);
+    stand.accept("{\"last\":1}").await;
+    let ingest = Arc::clone(&stand.ingest);
+    let folder = stand.end().await;
+    assert_eq!(events(&folder.path().join("store/RAW")), 1);
+    assert!(matches!(ingest.accept("{}\n".into(), 1).await, Err(NotAccepted::Stopping)));
+}
+
+#[tokio::test]
+async fn what_was_in_the_journal_at_the_end_is_delivered_at_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || {
+        let options = options(folder.path(), Durability::Journal);
+        Ingest::open("events", options, target(folder.path()), Arc::new(Silence)).unwrap()
+    };
+    let ingest = open();
+    for number in 0..50 {
+        ingest.accept(format!("{{\"number\":{number}}}\n").into(), 1).await.unwrap();
+    }
+    drop(ingest);
+    let ingest = open();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(Arc::clone(&ingest).run(stop.clone()));
+    eventually("stored", || events(&folder.path().join("store/RAW")) == 50).await;
+    stop.cancel();
+    running.await.unwrap();
+    drop(ingest);
+    let ingest = open();
+    assert_eq!(ingest.status().backlog, 0);
+}
