@@ -243,6 +243,27 @@ fn a_full_disk_is_an_error_that_says_so_and_ends_when_there_is_room() {
     assert_eq!(texts(&journal), ["before", "after"]);
 }
 
+/// All of it is in one file, which is kept for its numbers; but then nothing could ever be written again.
+#[test]
+fn on_a_full_disk_the_last_file_goes_when_all_of_it_is_acknowledged() {
+    let disk = ModelDisk::default();
+    let open = || Journal::open_on(Arc::new(disk.clone()), Path::new("/j"), JournalOptions::default());
+    let journal = open().unwrap();
+    let span = journal.append_blocking(records(&["a", "b"])).unwrap();
+    disk.arm(Some(Fault::FullAt(1)));
+    assert!(journal.append_blocking(records(&["no room"])).unwrap_err().is_full());
+    assert_eq!(journal.stats().segments, 1);
+    journal.acknowledge(span);
+    assert!(journal.append_blocking(records(&["no room"])).unwrap_err().is_full());
+    // Answered before it tidies up: the next one waits for that.
+    assert!(journal.append_blocking(records(&["no room"])).unwrap_err().is_full());
+    assert_eq!(journal.stats().segments, 0);
+    disk.arm(None);
+    assert!(journal.append_blocking(records(&["c"])).unwrap().first > span.last);
+    drop(journal);
+    assert_eq!(texts(&open().unwrap()), ["c"]);
+}
+
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/journal/00000000000000000001.journal")
 }

@@ -7,6 +7,7 @@ mod survival;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -188,4 +189,67 @@ async fn a_full_spool_refuses_senders_deletes_nothing_and_drains_by_itself() {
     let drained = || async { accepted.iter().all(|event| lines(&s3.objects("RAW")).contains_key(event)) };
     eventually(Duration::from_secs(60), "everything is stored", drained).await;
     assert_eq!(send(address, "events", "{}\n"), Some(202));
+}
+
+/// A small filesystem of its own; taken away with the test.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &std::path::Path) -> Option<Self> {
+        std::fs::create_dir(at).unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(at).output();
+        mounted.is_ok_and(|output| output.status.success()).then(|| Self(at.to_owned()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+/// The disk itself is full: senders get 503, nothing is deleted or dropped, and it goes on by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_senders_and_loses_nothing() {
+    let s3 = S3::start(|| Fault::Answer(503, "SlowDown")).await;
+    let address = free_address();
+    let folder = support::folder();
+    let Some(disk) = SmallDisk::mount(&folder.path().join("disk")) else {
+        return redrive_testkit::skip(file!(), "only root may mount a small filesystem");
+    };
+    let place = disk.0.display();
+    let more = format!("journal = {{ dir = \"{place}/journal\" }}\nspool = {{ dir = \"{place}/spool\" }}\n");
+    std::fs::write(folder.path().join("redrive.toml"), configuration(address, &more)).unwrap();
+    let mut server = Process::serve_with(folder.path(), "server", &s3.variables());
+    wait_until_up(&mut server, address);
+    let mut accepted = BTreeSet::new();
+    let mut refused = 0;
+    for number in 0..5_000_u128 {
+        // No two alike, and nothing that gzip could make much smaller.
+        let noise: String = (0..40)
+            .map(|part| format!("{:x}", (u128::MAX / 3).wrapping_mul(number * 40 + part + 7)))
+            .collect();
+        let event = format!("{{\"number\":{number},\"noise\":\"{noise}\"}}");
+        match send(address, "events", &format!("{event}\n")) {
+            Some(202) => drop(accepted.insert(event)),
+            Some(503) => refused += 1,
+            other => panic!("{other:?}"),
+        }
+        if refused > 20 {
+            break;
+        }
+    }
+    assert!(refused > 20, "nobody was refused, {} were accepted", accepted.len());
+    assert_eq!(metric(address, "dlq_files_expired_total"), Some(0));
+    assert_eq!(metric(address, "dlq_events_dropped_total"), Some(0));
+    s3.choose(|| Fault::None);
+    let drained = || async {
+        let stored = lines(&s3.objects("RAW"));
+        accepted.iter().all(|event| stored.contains_key(event))
+    };
+    eventually(Duration::from_secs(60), "everything is stored", drained).await;
+    let goes_on = || async { send(address, "events", "{}\n") == Some(202) };
+    eventually(Duration::from_secs(10), "it goes on", goes_on).await;
+    drop(server);
+    drop(disk);
 }

@@ -1,5 +1,6 @@
 //! The one writer of a journal: writes groups of records, and takes away what is acknowledged.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -19,6 +20,8 @@ pub(super) struct Log {
     shared: Arc<Shared>,
     active: Option<Active>,
     buffer: Vec<u8>,
+    /// The disk was full when it was last written to.
+    is_stuck: bool,
 }
 
 /// The segment that is being written: the last one of the state.
@@ -30,7 +33,7 @@ struct Active {
 
 impl Log {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, active: None, buffer: Vec::new() }
+        Self { shared, active: None, buffer: Vec::new(), is_stuck: false }
     }
 
     /// Whether so many bytes more are allowed.
@@ -52,7 +55,7 @@ impl Log {
         let next = spans.last().map_or(first, |span| span.last.0 + 1);
         let written = self.write(first, next, group.iter().copied().flatten());
         if let Err(error) = written {
-            self.give_up(next);
+            self.give_up(next, &error);
             return Err(error);
         }
         Ok(spans)
@@ -68,8 +71,8 @@ impl Log {
             return Ok(());
         }
         let told = self.write(next, next, std::iter::empty());
-        if told.is_err() {
-            self.give_up(next);
+        if let Err(error) = &told {
+            self.give_up(next, error);
         }
         told
     }
@@ -78,8 +81,7 @@ impl Log {
     /// the next: an older one must not come back without the acknowledgements of a newer one.
     pub(super) fn tidy(&mut self) -> Result<(), Error> {
         loop {
-            let spent = self.shared.state().spent().map(|segment| segment.path.clone());
-            let Some(path) = spent else { return Ok(()) };
+            let Some(path) = self.spent() else { return Ok(()) };
             match self.shared.filesystem.remove(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(Error::io("remove", &path)(error));
@@ -90,6 +92,15 @@ impl Log {
             let dir = &self.shared.dir;
             self.shared.filesystem.sync_dir(dir).map_err(Error::io("sync", dir))?;
         }
+    }
+
+    /// The oldest segment that is not needed. The last one is kept for its numbers, unless the disk is so
+    /// full that no other can be begun.
+    fn spent(&self) -> Option<PathBuf> {
+        let state = self.shared.state();
+        let last =
+            state.segments.front().filter(|_| self.is_stuck && self.active.is_none() && state.is_done());
+        state.spent().or(last).map(|segment| segment.path.clone())
     }
 
     fn write<'a>(
@@ -105,6 +116,7 @@ impl Log {
         }
         self.encode_acknowledged();
         self.store()?;
+        self.is_stuck = false;
         self.admit(next);
         Ok(())
     }
@@ -169,7 +181,8 @@ impl Log {
     }
 
     /// Forgets the file that failed, and the numbers of what should have been in it.
-    fn give_up(&mut self, next: u64) {
+    fn give_up(&mut self, next: u64, error: &Error) {
+        self.is_stuck = error.is_full();
         let active = self.active.take();
         let mut state = self.shared.state();
         let first = state.next;

@@ -60,6 +60,11 @@ impl State {
         (self.segments.len() > 1 && oldest.last <= self.acknowledged.up_to()).then_some(oldest)
     }
 
+    /// Whether nothing waits.
+    pub(super) fn is_done(&self) -> bool {
+        self.acknowledged.missing(self.next - 1) == 0
+    }
+
     pub(super) fn acknowledge(&mut self, first: u64, last: u64) {
         self.untold |= self.acknowledged.add(first, last.min(self.next - 1));
     }

@@ -137,7 +137,11 @@ impl Group {
             Ok(spans) => {
                 self.appends.into_iter().zip(spans).for_each(|(append, span)| answer(append, Ok(span)));
             }
-            Err(error) => self.appends.into_iter().for_each(|append| answer(append, Err(error.clone()))),
+            Err(error) => {
+                self.appends.into_iter().for_each(|append| answer(append, Err(error.clone())));
+                // Room for the next, if anything can go.
+                note(log.tidy());
+            }
         }
     }
 }
