@@ -1,0 +1,178 @@
+//! The seam to the disk: the few operations that decide what survives.
+//!
+//! Everything durable in this crate goes through [`Filesystem`], so that [`crate::model`] can stand in
+//! for the disk and take away, at any moment, whatever was not synced. A kill of the process cannot find
+//! a missing sync: the page cache outlives the process.
+
+use std::ffi::OsString;
+use std::fmt::Debug;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::Path;
+
+/// A place for files.
+pub trait Filesystem: Debug + Send + Sync + 'static {
+    /// Makes a folder and those above it; what is there already is fine.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
+
+    /// The names in a folder, in no order. Reads as it is iterated: a caller may stop early.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn names(&self, dir: &Path) -> io::Result<Names>;
+
+    /// Makes a file that was not there, for writing.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, or what the system says.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn File>>;
+
+    /// Opens a file that is there, for reading and truncating.
+    ///
+    /// # Errors
+    /// `NotFound`, or what the system says.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn File>>;
+
+    /// Gives a file another name; a file of that name is replaced.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Takes a name away.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes the names of a folder durable: until then a new, renamed or removed file may come back as
+    /// it was.
+    ///
+    /// # Errors
+    /// What the system says. The same must not be tried again: see [`File::sync`].
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Takes a lock that ends with the process, or with the value returned.
+    ///
+    /// # Errors
+    /// `WouldBlock` when somebody else holds it.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;
+
+    /// The bytes of a whole file.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.open(path)?.read_from(0, u64::MAX)
+    }
+}
+
+/// The names in a folder.
+pub type Names = Box<dyn Iterator<Item = io::Result<OsString>> + Send>;
+
+/// An open file.
+pub trait File: Send {
+    /// Adds bytes at the end.
+    ///
+    /// # Errors
+    /// What the system says; some of the bytes may be there.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes the contents durable.
+    ///
+    /// # Errors
+    /// What the system says. After an error the system may have dropped the bytes and report success the
+    /// next time, so the same file must never be synced again: write it anew.
+    fn sync(&mut self) -> io::Result<()>;
+
+    /// Cuts the file to this length.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn truncate(&mut self, length: u64) -> io::Result<()>;
+
+    /// At most so many bytes from a place; fewer only at the end.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn read_from(&mut self, offset: u64, limit: u64) -> io::Result<Vec<u8>>;
+
+    /// How long it is.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn length(&self) -> io::Result<u64>;
+}
+
+/// The disk of this machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Disk;
+
+impl Filesystem for Disk {
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        fs::create_dir_all(dir)
+    }
+
+    fn names(&self, dir: &Path) -> io::Result<Names> {
+        Ok(Box::new(fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.file_name()))))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        let file = OpenOptions::new().read(true).append(true).create_new(true).open(path)?;
+        Ok(Box::new(DiskFile(file)))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        let file = OpenOptions::new().read(true).append(true).open(path)?;
+        Ok(Box::new(DiskFile(file)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::File::open(dir)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        file.try_lock().map_err(io::Error::from)?;
+        Ok(Box::new(file))
+    }
+}
+
+struct DiskFile(fs::File);
+
+impl File for DiskFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn read_from(&mut self, offset: u64, limit: u64) -> io::Result<Vec<u8>> {
+        self.0.seek(SeekFrom::Start(offset))?;
+        let expected = self.length()?.saturating_sub(offset).min(limit);
+        let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or_default());
+        (&mut self.0).take(limit).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.0.metadata().map(|metadata| metadata.len())
+    }
+}

@@ -1,0 +1,202 @@
+//! The one writer of a journal: writes groups of records, and takes away what is acknowledged.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::frame::{self, Kind};
+use super::segment::Segment;
+use super::state::Shared;
+use super::{Position, Span};
+use crate::error::Error;
+use crate::filesystem::File;
+
+/// What the first frame of a segment carries, for whoever looks at the file.
+const TITLE: &[u8] = b"redrive journal 1";
+
+/// The one writer.
+pub(super) struct Log {
+    shared: Arc<Shared>,
+    active: Option<Active>,
+    buffer: Vec<u8>,
+}
+
+/// The segment that is being written: the last one of the state.
+struct Active {
+    file: Box<dyn File>,
+    /// Whether the folder knows it for good.
+    is_named: bool,
+}
+
+impl Log {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, active: None, buffer: Vec::new() }
+    }
+
+    /// Whether so many bytes more are allowed.
+    pub(super) fn check_room(&self, more: u64) -> Result<(), Error> {
+        let (size, limit) = (self.shared.state().size(), self.shared.options.max_size);
+        if size.saturating_add(more) <= limit {
+            return Ok(());
+        }
+        Err(Error::Full { dir: self.shared.dir.clone(), size, limit })
+    }
+
+    /// Writes a group of appends, one sync for all of them. Each gets its span, or all the same error.
+    ///
+    /// After an error nothing of the group counts: its numbers are nobody's, its bytes are cut if the disk
+    /// lets us, and the next group goes to a new file. The file whose sync failed is not synced again.
+    pub(super) fn append(&mut self, group: &[&[Bytes]]) -> Result<Vec<Span>, Error> {
+        let first = self.shared.state().next;
+        let spans = spans(first, group);
+        let next = spans.last().map_or(first, |span| span.last.0 + 1);
+        let written = self.write(first, next, group.iter().copied().flatten());
+        if let Err(error) = written {
+            self.give_up(next);
+            return Err(error);
+        }
+        Ok(spans)
+    }
+
+    /// Writes down what was acknowledged, if anything was.
+    pub(super) fn tell_acknowledged(&mut self) -> Result<(), Error> {
+        let (untold, next) = {
+            let state = self.shared.state();
+            (state.untold, state.next)
+        };
+        if !untold {
+            return Ok(());
+        }
+        let told = self.write(next, next, std::iter::empty());
+        if told.is_err() {
+            self.give_up(next);
+        }
+        told
+    }
+
+    /// Removes segments that hold nothing but acknowledged records, oldest first, and one durably before
+    /// the next: an older one must not come back without the acknowledgements of a newer one.
+    pub(super) fn tidy(&mut self) -> Result<(), Error> {
+        loop {
+            let spent = self.shared.state().spent().map(|segment| segment.path.clone());
+            let Some(path) = spent else { return Ok(()) };
+            match self.shared.filesystem.remove(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io("remove", &path)(error));
+                }
+                _ => {}
+            }
+            self.shared.state().segments.pop_front();
+            let dir = &self.shared.dir;
+            self.shared.filesystem.sync_dir(dir).map_err(Error::io("sync", dir))?;
+        }
+    }
+
+    fn write<'a>(
+        &mut self,
+        first: u64,
+        next: u64,
+        records: impl Iterator<Item = &'a Bytes>,
+    ) -> Result<(), Error> {
+        self.buffer.clear();
+        self.roll(first)?;
+        for (number, record) in (first..).zip(records) {
+            frame::encode(Kind::Record, number, record, &mut self.buffer);
+        }
+        self.encode_acknowledged();
+        self.store()?;
+        self.admit(next);
+        Ok(())
+    }
+
+    /// Sees to it that there is a segment with room.
+    fn roll(&mut self, first: u64) -> Result<(), Error> {
+        let full = |segment: &Segment| segment.length >= self.shared.options.segment_size();
+        if self.active.is_some() && self.shared.state().segments.back().is_some_and(full) {
+            self.active = None;
+        }
+        if self.active.is_none() {
+            self.active = Some(self.start(first)?);
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, first: u64) -> Result<Active, Error> {
+        let path = Segment::path(&self.shared.dir, first);
+        let file = self.shared.filesystem.create(&path).map_err(Error::io("create", &path))?;
+        frame::encode(Kind::Start, first, TITLE, &mut self.buffer);
+        let last = first.saturating_sub(1);
+        self.shared.state().segments.push_back(Segment { first, last, length: 0, path });
+        Ok(Active { file, is_named: false })
+    }
+
+    fn encode_acknowledged(&mut self) {
+        let mut state = self.shared.state();
+        if state.untold {
+            let islands = state.acknowledged.encode();
+            frame::encode(Kind::Acknowledged, state.acknowledged.up_to(), &islands, &mut self.buffer);
+            state.untold = false;
+        }
+    }
+
+    /// Writes the buffer and makes it durable.
+    fn store(&mut self) -> Result<(), Error> {
+        let Some(active) = &mut self.active else { return Ok(()) };
+        let path = match self.shared.state().segments.back() {
+            Some(segment) => segment.path.clone(),
+            None => self.shared.dir.clone(),
+        };
+        active.file.append(&self.buffer).map_err(Error::io("write", &path))?;
+        active.file.sync().map_err(Error::io("sync", &path))?;
+        if !active.is_named {
+            let dir = &self.shared.dir;
+            self.shared.filesystem.sync_dir(dir).map_err(Error::io("sync", dir))?;
+            active.is_named = true;
+        }
+        Ok(())
+    }
+
+    /// What was written counts from now on.
+    fn admit(&mut self, next: u64) {
+        let mut state = self.shared.state();
+        state.next = next;
+        if let Some(segment) = state.segments.back_mut() {
+            segment.length += self.buffer.len() as u64;
+            segment.last = next - 1;
+        }
+        drop(state);
+        self.shared.durable.send_replace(next - 1);
+    }
+
+    /// Forgets the file that failed, and the numbers of what should have been in it.
+    fn give_up(&mut self, next: u64) {
+        let active = self.active.take();
+        let mut state = self.shared.state();
+        let first = state.next;
+        // One more, so that the next segment has another name even if nothing was to be numbered.
+        state.next = next.max(first + 1);
+        let last = state.next - 1;
+        state.acknowledged.add(first, last);
+        state.untold = true;
+        let Some(mut active) = active else { return };
+        let Some(segment) = state.segments.back_mut() else { return };
+        if segment.length > 0 {
+            // It may fail like the write did; then recovery cuts it, or finds records that nobody was
+            // told of.
+            let _ = active.file.truncate(segment.length);
+        } else {
+            let _ = self.shared.filesystem.remove(&segment.path);
+            state.segments.pop_back();
+        }
+    }
+}
+
+/// The numbers of each append.
+fn spans(mut first: u64, group: &[&[Bytes]]) -> Vec<Span> {
+    let numbered = group.iter().map(|records| {
+        let span = Span { first: Position(first), last: Position(first + records.len() as u64 - 1) };
+        first = span.last.0 + 1;
+        span
+    });
+    numbered.collect()
+}

@@ -1,0 +1,342 @@
+//! The journal on a real disk, and on one that fails as told.
+
+#![allow(clippy::unwrap_used, reason = "helpers fail as the tests do")]
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use redrive_spool::filesystem::{Disk, File, Filesystem, Names};
+use redrive_spool::journal::{Position, Record};
+use redrive_spool::model::{Fault, ModelDisk};
+use redrive_spool::{Error, Journal, JournalOptions};
+
+const SMALL: JournalOptions = JournalOptions { segment_size: 300, max_size: 4_000, max_record: 1_000 };
+
+fn all(journal: &Journal) -> Vec<Record> {
+    journal.reader().read(usize::MAX, usize::MAX).unwrap()
+}
+
+fn texts(journal: &Journal) -> Vec<String> {
+    all(journal).iter().map(|record| String::from_utf8_lossy(&record.payload).into_owned()).collect()
+}
+
+fn records(texts: &[&str]) -> Vec<Bytes> {
+    texts.iter().map(|text| Bytes::copy_from_slice(text.as_bytes())).collect()
+}
+
+#[test]
+fn what_is_appended_is_there_after_a_restart_and_what_is_acknowledged_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(folder.path(), SMALL).unwrap();
+    let span = journal.append_blocking(records(&["a", "b", "c"])).unwrap();
+    assert_eq!((span.first, span.last), (Position(1), Position(3)));
+    journal.acknowledge(Position(2).into());
+    drop(journal);
+    let journal = Journal::open(folder.path(), SMALL).unwrap();
+    assert_eq!(texts(&journal), ["a", "c"]);
+    assert_eq!(journal.recovery().records, 2);
+    assert_eq!(journal.append_blocking(records(&["d"])).unwrap().first, Position(4));
+}
+
+#[test]
+fn segments_go_when_all_of_them_is_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(folder.path(), SMALL).unwrap();
+    for number in 0..40 {
+        journal.append_blocking(records(&[&format!("record {number}")])).unwrap();
+    }
+    assert!(journal.stats().segments > 4);
+    journal.acknowledge_up_to(Position(39));
+    drop(journal);
+    let journal = Journal::open(folder.path(), SMALL).unwrap();
+    assert_eq!(texts(&journal), ["record 39"]);
+    assert!(journal.stats().segments <= 2, "{:?}", journal.stats());
+}
+
+#[test]
+fn a_full_journal_refuses_and_deletes_nothing_and_goes_on_when_there_is_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(folder.path(), SMALL).unwrap();
+    let record = "x".repeat(200);
+    let mut kept = 0;
+    let error = loop {
+        match journal.append_blocking(records(&[&record])) {
+            Ok(_) => kept += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(error.is_full(), "{error}");
+    assert!(error.to_string().contains("is full: "), "{error}");
+    assert_eq!(all(&journal).len(), kept);
+    assert!(journal.stats().bytes <= SMALL.max_size);
+    journal.acknowledge_up_to(Position(kept as u64 / 2));
+    // The writer tidies before it takes what is handed in later.
+    journal.append_blocking(records(&[&record])).unwrap();
+    assert_eq!(all(&journal).len(), kept - kept / 2 + 1);
+}
+
+#[test]
+fn a_record_that_is_too_large_is_refused_by_its_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(folder.path(), SMALL).unwrap();
+    let error = journal.append_blocking(records(&["fine", &"x".repeat(1_001)])).unwrap_err();
+    assert_eq!(error.to_string(), "record 1 has 1001 bytes, at most 1000 can be stored");
+    assert!(all(&journal).is_empty());
+}
+
+#[test]
+fn two_processes_cannot_have_the_same_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let _held = Journal::open(folder.path(), SMALL).unwrap();
+    let error = Journal::open(folder.path(), SMALL).unwrap_err();
+    assert!(matches!(error, Error::InUse { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_reader_goes_on_where_it_was_and_waits_for_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(folder.path(), SMALL).unwrap();
+    let mut reader = journal.reader();
+    journal.append(records(&["a", "b", "c"])).await.unwrap();
+    let first = reader.next(2, usize::MAX).await.unwrap();
+    let second = reader.next(2, usize::MAX).await.unwrap();
+    assert_eq!((first.len(), second.len()), (2, 1));
+    assert!(reader.next(2, usize::MAX).await.unwrap().is_empty());
+    let waiting = tokio::spawn(async move {
+        reader.wait().await;
+        reader.next(2, usize::MAX).await.unwrap()
+    });
+    journal.append(records(&["d"])).await.unwrap();
+    assert_eq!(waiting.await.unwrap()[0].payload, "d");
+    let mut again = journal.reader();
+    again.next(9, 9).await.unwrap();
+    again.rewind();
+    assert_eq!(again.next(9, usize::MAX).await.unwrap().len(), 4);
+}
+
+#[test]
+fn records_larger_than_what_is_read_at_a_time_are_read_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(folder.path(), JournalOptions::default()).unwrap();
+    let sizes = [10, 5 << 20, 1 << 20, 3, 700_000, 700_000, 0, 9 << 20, 8 << 20, 1];
+    let payloads: Vec<Bytes> =
+        sizes.iter().zip(1_u8..).map(|(size, fill)| vec![fill; *size].into()).collect();
+    for payload in &payloads {
+        journal.append_blocking(vec![payload.clone()]).unwrap();
+    }
+    let read: Vec<Bytes> = all(&journal).into_iter().map(|record| record.payload).collect();
+    assert_eq!(read, payloads);
+    drop(journal);
+    let journal = Journal::open(folder.path(), JournalOptions::default()).unwrap();
+    let read: Vec<Bytes> = all(&journal).into_iter().map(|record| record.payload).collect();
+    assert!(read == payloads);
+}
+
+/// A disk whose syncs take a while and are counted.
+#[derive(Debug, Default)]
+struct SlowSync(Arc<AtomicU64>);
+
+struct SlowFile(Box<dyn File>, Arc<AtomicU64>);
+
+impl Filesystem for SlowSync {
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        Disk.create_dir_all(dir)
+    }
+    fn names(&self, dir: &Path) -> io::Result<Names> {
+        Disk.names(dir)
+    }
+    fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        Ok(Box::new(SlowFile(Disk.create(path)?, Arc::clone(&self.0))))
+    }
+    fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        Disk.open(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        Disk.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        Disk.remove(path)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        Disk.sync_dir(dir)
+    }
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
+        Disk.lock(path)
+    }
+}
+
+impl File for SlowFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.append(bytes)
+    }
+    fn sync(&mut self) -> io::Result<()> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(10));
+        self.0.sync()
+    }
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        self.0.truncate(length)
+    }
+    fn read_from(&mut self, offset: u64, limit: u64) -> io::Result<Vec<u8>> {
+        self.0.read_from(offset, limit)
+    }
+    fn length(&self) -> io::Result<u64> {
+        self.0.length()
+    }
+}
+
+#[tokio::test]
+async fn whoever_asks_at_the_same_time_shares_a_sync() {
+    let folder = tempfile::tempdir().unwrap();
+    let slow = SlowSync::default();
+    let syncs = Arc::clone(&slow.0);
+    let journal = Journal::open_on(Arc::new(slow), folder.path(), JournalOptions::default()).unwrap();
+    let appends = (0..100).map(|_| {
+        let journal = journal.clone();
+        tokio::spawn(async move { journal.append(vec!["event".into()]).await.unwrap() })
+    });
+    let mut numbers = Vec::new();
+    for append in appends.collect::<Vec<_>>() {
+        numbers.push(append.await.unwrap().first.0);
+    }
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=100).collect::<Vec<_>>());
+    assert!(syncs.load(Ordering::Relaxed) < 20, "{syncs:?}");
+}
+
+/// No acknowledgement, the exact error, and the file is left alone: the next goes to another one.
+#[test]
+fn a_failed_sync_is_an_error_and_the_file_is_not_synced_again() {
+    let disk = ModelDisk::default();
+    let open = || Journal::open_on(Arc::new(disk.clone()), Path::new("/j"), JournalOptions::default());
+    let journal = open().unwrap();
+    journal.append_blocking(records(&["before"])).unwrap();
+    disk.arm(Some(Fault::FailsAt(2, ErrorKind::Other)));
+    let error = journal.append_blocking(records(&["fails"])).unwrap_err();
+    assert_eq!(error.to_string(), "cannot sync /j/00000000000000000001.journal: other error");
+    assert_eq!(texts(&journal), ["before"]);
+    journal.append_blocking(records(&["after"])).unwrap();
+    assert_eq!(texts(&journal), ["before", "after"]);
+    assert_eq!(journal.stats().segments, 2);
+    drop(journal);
+    disk.lose_power(7);
+    assert_eq!(texts(&open().unwrap()), ["before", "after"]);
+}
+
+#[test]
+fn a_full_disk_is_an_error_that_says_so_and_ends_when_there_is_room() {
+    let disk = ModelDisk::default();
+    let journal = Journal::open_on(Arc::new(disk.clone()), Path::new("/j"), SMALL).unwrap();
+    journal.append_blocking(records(&["before"])).unwrap();
+    disk.arm(Some(Fault::FullAt(1)));
+    for _ in 0..3 {
+        let error = journal.append_blocking(records(&["no room"])).unwrap_err();
+        assert!(error.is_full(), "{error}");
+    }
+    disk.arm(None);
+    journal.append_blocking(records(&["after"])).unwrap();
+    assert_eq!(texts(&journal), ["before", "after"]);
+}
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/journal/00000000000000000001.journal")
+}
+
+/// The format is pinned: `REDRIVE_BLESS=1` writes the file anew, when it is meant to change.
+#[test]
+fn the_format_on_disk_is_the_golden_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(folder.path(), JournalOptions::default()).unwrap();
+    journal.append_blocking(records(&["first", "", "third"])).unwrap();
+    journal.acknowledge(Position(1).into());
+    journal.acknowledge(Position(3).into());
+    journal.append_blocking(records(&["{\"id\":4}"])).unwrap();
+    drop(journal);
+    let written = fs::read(folder.path().join("00000000000000000001.journal")).unwrap();
+    if std::env::var_os("REDRIVE_BLESS").is_some() {
+        fs::write(golden(), &written).unwrap();
+    }
+    assert_eq!(written, fs::read(golden()).unwrap());
+}
+
+#[test]
+fn the_golden_file_is_read_as_it_was_written() {
+    let journal = open_with(&fs::read(golden()).unwrap());
+    assert_eq!(texts(&journal.0), ["", "{\"id\":4}"]);
+    assert!(journal.0.recovery().damaged.is_empty());
+}
+
+fn open_with(bytes: &[u8]) -> (Journal, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("00000000000000000001.journal"), bytes).unwrap();
+    (Journal::open(folder.path(), JournalOptions::default()).unwrap(), folder)
+}
+
+fn three() -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(folder.path(), JournalOptions::default()).unwrap();
+    journal.append_blocking(records(&["one", "two", "three"])).unwrap();
+    drop(journal);
+    fs::read(folder.path().join("00000000000000000001.journal")).unwrap()
+}
+
+#[test]
+fn whichever_byte_is_flipped_only_its_own_record_is_missed_and_it_is_kept() {
+    let bytes = three();
+    for index in 0..bytes.len() {
+        let mut flipped = bytes.clone();
+        flipped[index] ^= 0x40;
+        let (journal, _folder) = open_with(&flipped);
+        let left = texts(&journal);
+        assert!(left.len() >= 2, "byte {index}: {left:?}");
+        assert!(left.iter().all(|text| ["one", "two", "three"].contains(&text.as_str())), "{left:?}");
+        let damaged = &journal.recovery().damaged;
+        assert_eq!(damaged.len(), 1, "byte {index}");
+        let kept = fs::read(&damaged[0].kept).unwrap();
+        assert!(flipped.windows(kept.len()).any(|window| window == kept), "byte {index}");
+        journal.append_blocking(records(&["more"])).unwrap();
+        assert_eq!(texts(&journal).len(), left.len() + 1);
+    }
+}
+
+#[test]
+fn wherever_it_is_cut_what_is_whole_is_delivered_and_the_rest_is_kept() {
+    let bytes = three();
+    for length in 0..bytes.len() {
+        let (journal, folder) = open_with(&bytes[..length]);
+        let left = texts(&journal);
+        assert_eq!(left, ["one", "two", "three"][..left.len()], "cut at {length}");
+        let kept: u64 = journal.recovery().damaged.iter().map(|damaged| damaged.bytes).sum();
+        let whole =
+            fs::metadata(folder.path().join("00000000000000000001.journal")).map_or(0, |file| file.len());
+        assert_eq!(kept + whole, length as u64);
+        journal.append_blocking(records(&["more"])).unwrap();
+        drop(journal);
+        let journal = Journal::open(folder.path(), JournalOptions::default()).unwrap();
+        assert_eq!(texts(&journal).len(), left.len() + 1);
+        assert!(journal.recovery().damaged.is_empty(), "what was cut is not found again");
+    }
+}
+
+/// A payload may look like frames.
+#[test]
+fn a_damaged_record_that_holds_a_journal_is_one_damaged_record() {
+    let inner = three();
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(folder.path(), JournalOptions::default()).unwrap();
+    journal.append_blocking(vec!["before".into(), inner.into(), "after".into()]).unwrap();
+    drop(journal);
+    let path = folder.path().join("00000000000000000001.journal");
+    let mut bytes = fs::read(&path).unwrap();
+    let place = bytes.windows(3).position(|window| window == b"one").unwrap();
+    bytes[place] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let journal = Journal::open(folder.path(), JournalOptions::default()).unwrap();
+    assert_eq!(texts(&journal), ["before", "after"]);
+    assert_eq!(journal.recovery().damaged.len(), 1);
+}
