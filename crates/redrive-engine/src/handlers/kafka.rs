@@ -27,7 +27,7 @@ use redrive_core::handler::Handler;
 use tokio::time::{Instant, sleep};
 
 use super::envelope::Envelope;
-use super::kafka_name::name;
+use redrive_kafka::error_name::name;
 use super::setup::SetupError;
 
 /// The most events that are handed over in one call.

@@ -1,6 +1,8 @@
 //! What the tests of this crate share.
 #![allow(dead_code, reason = "not every suite uses all of it")]
 
+pub(crate) mod stage;
+
 use redrive_kafka::column::{Column, Kind};
 use redrive_kafka::decode::Decoder;
 use redrive_kafka::record::{Position, Record};
@@ -16,7 +18,7 @@ pub(crate) const MYSQL: &str = "CREATE TABLE decision_log (topic varchar(200) NO
     `offset` bigint NOT NULL, id varchar(12) NOT NULL UNIQUE, decided_at datetime(6), amount bigint CHECK (amount >= 0),
     account varchar(20), body json, UNIQUE (topic, `partition`, `offset`))";
 pub(crate) const SQLITE: &str = r#"CREATE TABLE decision_log (topic text NOT NULL, partition int NOT NULL, "offset" bigint NOT NULL,
-    id varchar(12) NOT NULL UNIQUE CHECK (length(id) <= 12), decided_at text, amount bigint CHECK (amount >= 0 AND typeof(amount) = 'integer'),
+    id varchar(12) NOT NULL UNIQUE CHECK (length(id) <= 12), decided_at text, amount bigint CHECK (amount IS NULL OR amount >= 0 AND typeof(amount) = 'integer'),
     account text, body text CHECK (json_valid(body)), UNIQUE (topic, partition, "offset"))"#;
 
 pub(crate) const COLUMNS: [&str; 5] = ["id", "decided_at", "amount", "account", "body"];
