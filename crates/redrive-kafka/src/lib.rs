@@ -9,6 +9,7 @@
 //! | [`sink`] | where rows go: Postgres, MySQL, SQLite, HTTP, or yours |
 //! | `consumer`, `lane`, `writer` | the thread that polls, a lane per partition, what a lane does with a batch |
 //! | [`publisher`], [`ladder`], [`outgoing`] | letters to topics, and to disk while Kafka is away |
+//! | [`index`], [`redriver`] | letters in topics, searchable in redrive's own store, and back again |
 //! | [`pipeline`] | all of it together |
 //!
 //! **Promise.** An offset is committed only after every record before it is stored, in a topic of letters,
@@ -27,6 +28,7 @@ pub mod column;
 pub mod decode;
 pub mod error_name;
 pub mod headers;
+pub mod index;
 pub mod ladder;
 pub mod outgoing;
 pub mod pipeline;
@@ -34,6 +36,7 @@ pub mod plan;
 pub mod progress;
 pub mod publisher;
 pub mod record;
+pub mod redriver;
 pub mod row;
 pub mod sink;
 pub mod topics;

@@ -46,7 +46,10 @@ pub use handler::{CommandHandler, Handler, HttpHandler, KafkaHandler};
 pub use identifier::{ColumnName, TableName};
 pub use ingest::{IngestBatch, IngestConfig, OnFull, SpoolConfig};
 pub use jobs::JobsConfig;
-pub use kafka::{Brokers, JsonPath, KafkaBatch, KafkaConfig, KafkaSink, TopicName};
+pub use kafka::{
+    Brokers, ColumnKind, ColumnSource, CreateTopics, JsonPath, KafkaBatch, KafkaConfig, KafkaFallback,
+    KafkaParking, KafkaPlace, KafkaPosition, KafkaSink, TopicName,
+};
 pub use mistake::{Mistake, Mistakes};
 pub use outbox::{OnDead, Ordering, OutboxConfig, Processed};
 pub use persist::{Cron, Durability, PersistColumns, PersistConfig, PersistDlq};

@@ -44,6 +44,7 @@ pub(super) fn launch(
         announced: notifies.then(|| (database.clone(), store.channel())),
         retention: None,
         gate: Gate::default(),
+        beside: None,
     })
 }
 

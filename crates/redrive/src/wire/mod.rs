@@ -12,6 +12,7 @@ mod alerts;
 mod databases;
 mod handlers;
 mod jobs;
+mod kafka;
 mod launch;
 mod outbox;
 mod pace;

@@ -11,7 +11,7 @@ use redrive_engine::alerts::AlertService;
 use redrive_server::Doors;
 
 use super::stores::Stores;
-use super::{Launch, jobs, outbox};
+use super::{Launch, jobs, kafka, outbox};
 
 /// Every pipeline that works, ready to start.
 pub(crate) struct Plant {
@@ -50,6 +50,12 @@ impl Plant {
             let launch =
                 jobs::launch(wired, &surroundings).with_context(|| format!("[jobs.{name}] cannot start"))?;
             plant.doors.add_jobs(jobs::door(wired, &launch));
+            plant.launches.insert(name.clone(), launch);
+        }
+        for wired in &stores.kafkas {
+            let name = &wired.config.name;
+            let launch = kafka::launch(wired, &surroundings)
+                .with_context(|| format!("[kafka.{name}] cannot start"))?;
             plant.launches.insert(name.clone(), launch);
         }
         Ok(plant)
