@@ -33,6 +33,8 @@ const CHUNK: usize = 256;
 const PATIENCE: Duration = Duration::from_millis(200);
 /// How often the lag is measured.
 const LAG_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a broker may take to say where a partition ends.
+const ASK: Duration = Duration::from_secs(1);
 
 /// What a consumer consumes.
 #[derive(Debug, Clone)]
@@ -333,24 +335,22 @@ impl Poller {
         }
     }
 
-    /// How far this member is behind, from what the client knows already.
+    /// How far this member is behind. A broker that answers also ends an earlier complaint.
     fn measure_lag(&self) {
-        let Ok(position) = self.consumer.position() else { return };
-        let mut lag = 0_i64;
-        for element in position.elements() {
-            let Offset::Offset(next) = element.offset() else { continue };
-            let known = self.consumer.client().fetch_watermarks(
-                &self.topic,
-                element.partition(),
-                Duration::from_secs(1),
-            );
-            if let Ok((_, high)) = known {
-                lag += (high - next).max(0);
-            }
-        }
         let options = &self.lanes.options;
-        gauge!("redrive_kafka_lag", "pipeline" => options.pipeline.clone(), "topic" => options.topic.clone())
-            .set(lag as f64);
+        let mut lag = 0_i64;
+        let Ok(position) = self.consumer.position() else { return };
+        for element in position.elements() {
+            let asked = self.consumer.client().fetch_watermarks(&self.topic, element.partition(), ASK);
+            let Ok((low, high)) = asked else { return };
+            let next = element.offset().to_raw().filter(|next| *next >= 0).unwrap_or(low);
+            lag += (high - next).max(0);
+        }
+        if position.count() > 0 || self.consumer.fetch_metadata(Some(&self.topic), ASK).is_ok() {
+            self.lanes.health.note(options.part, Ok(()));
+        }
+        let (pipeline, topic) = (options.pipeline.clone(), options.topic.clone());
+        gauge!("redrive_kafka_lag", "pipeline" => pipeline, "topic" => topic).set(lag as f64);
     }
 }
 

@@ -72,7 +72,11 @@ pub(crate) fn options(brokers: &str, topic: &str, folder: &Path) -> KafkaPipelin
     let quick = Backoff::new(millis(100), 2.0, millis(200)).unwrap().with_jitter(Jitter::None);
     KafkaPipelineOptions {
         name: "decisions".into(),
-        cluster: Cluster::at(brokers),
+        cluster: Cluster {
+            brokers: brokers.into(),
+            // A member that was killed is missed soon.
+            properties: vec![("session.timeout.ms".into(), "6000".into()), ("heartbeat.interval.ms".into(), "500".into())],
+        },
         topic: topic.into(),
         group: format!("{topic}-writer"),
         parking_group: format!("{topic}-writer-parking"),
