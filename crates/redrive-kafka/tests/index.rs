@@ -5,7 +5,9 @@ mod common;
 use std::sync::Arc;
 
 use common::prepare;
-use common::stage::{Running, Sent, count, decision, lag, mock, options, poison, produce, read, real, sink, until};
+use common::stage::{
+    Running, Sent, count, decision, lag, mock, options, poison, produce, read, real, sink, until,
+};
 use redrive_core::dead_letter::{DeadLetterQueue as _, Filter, Operator, Origin, Page, PipelineKind, Status};
 use redrive_core::event::{Event, WorkId};
 use redrive_core::handler::Handler as _;
@@ -50,7 +52,8 @@ async fn letters_are_listed_grouped_shown_and_redriven(brokers: &str, topic: &st
         group: format!("{topic}-index"),
         parking_group: running.pipeline.options().parking_group.clone(),
     };
-    let indexing = tokio::spawn(index(index_options, letters.clone(), running.pipeline.health().clone(), stop.clone()));
+    let indexing =
+        tokio::spawn(index(index_options, letters.clone(), running.pipeline.health().clone(), stop.clone()));
 
     let odd = Sent {
         key: Some(vec![0, 255]),
@@ -86,9 +89,16 @@ async fn letters_are_listed_grouped_shown_and_redriven(brokers: &str, topic: &st
 
     // The table takes them now: redriven, they are stored under their own name, once.
     client.run("ALTER TABLE decision_log RENAME TO strict; CREATE TABLE decision_log (topic text, partition int, \"offset\" int, id, decided_at, amount, account, body, UNIQUE (topic, partition, \"offset\"))").await;
-    let all = letters.list(&Filter { status: Some(Status::Open), ..Filter::default() }, Page::first(50)).await.unwrap();
-    let ids: Vec<String> =
-        all.letters.iter().filter(|letter| letter.failure.kind == "Database").map(|letter| letter.id.local.clone()).collect();
+    let all = letters
+        .list(&Filter { status: Some(Status::Open), ..Filter::default() }, Page::first(50))
+        .await
+        .unwrap();
+    let ids: Vec<String> = all
+        .letters
+        .iter()
+        .filter(|letter| letter.failure.kind == "Database")
+        .map(|letter| letter.id.local.clone())
+        .collect();
     assert_eq!(ids.len(), 3);
     assert_eq!(letters.redrive(&ids, &Operator::new("ops")).await.unwrap().done.len(), 3);
     let redriver = Redriver::new(letters.clone(), Arc::clone(running.pipeline.publisher()), topic);

@@ -36,7 +36,8 @@ fn ladder(brokers: &str, folder: &std::path::Path) -> Ladder {
         Arc::new(Silent),
     );
     let health = pipeline.unwrap().health().clone();
-    Ladder::open("decisions", Arc::new(publisher), folder, redrive_spool::JournalOptions::default(), health).unwrap()
+    Ladder::open("decisions", Arc::new(publisher), folder, redrive_spool::JournalOptions::default(), health)
+        .unwrap()
 }
 
 fn values(records: &[redrive_kafka::record::Record]) -> Vec<String> {
@@ -125,7 +126,9 @@ async fn a_broker_that_stops_in_mid_stream_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let running = Running::start(options(&brokers, "stops", folder.path()), sink(&database));
     let sent = |from: usize| -> Vec<Sent> {
-        let one = |id: usize| if id % 10 == 3 { Sent::text(id as i32 % 2, "{") } else { decision(id as i32 % 2, id) };
+        let one = |id: usize| {
+            if id % 10 == 3 { Sent::text(id as i32 % 2, "{") } else { decision(id as i32 % 2, id) }
+        };
         (from..from + 200).map(one).collect()
     };
     produce(&brokers, "stops", &sent(0)).await;
@@ -141,8 +144,11 @@ async fn a_broker_that_stops_in_mid_stream_loses_nothing() {
     until("no lag", async || lag(&brokers, "stops", "stops-writer").await == 0).await;
     until("all is well", async || running.pipeline.health().get().is_ok()).await;
     until("letters", async || count(&brokers, "stops-dlq").await >= 80).await;
-    let mut origins: Vec<String> =
-        read(&brokers, "stops-dlq").await.iter().map(|letter| headers::read(letter).origin.unwrap().to_string()).collect();
+    let mut origins: Vec<String> = read(&brokers, "stops-dlq")
+        .await
+        .iter()
+        .map(|letter| headers::read(letter).origin.unwrap().to_string())
+        .collect();
     origins.sort();
     origins.dedup();
     assert_eq!(origins.len(), 80);

@@ -2,7 +2,8 @@
 //!
 //! This crate is the binary `redrive` and the front door for library users. What is needed to run an
 //! outbox or a job queue inside a program of your own is re-exported here; the rest is under [`core`]
-//! (decisions), [`store`] (tables), [`engine`] (workers) and [`config`] (`redrive.toml`).
+//! (decisions), [`store`] (tables), [`engine`] (workers), `kafka` (a topic into a database) and [`config`]
+//! (`redrive.toml`).
 //!
 //! An outbox with a handler in Rust:
 //!
@@ -99,6 +100,8 @@ pub use redrive_engine as engine;
 pub use redrive_engine::{
     Engine, Pace, Pipeline, Remote, Reported, Route, Routes, WatchOptions, alerts, handlers,
 };
+#[cfg(feature = "kafka")]
+pub use redrive_kafka as kafka;
 pub use redrive_store as store;
 pub use redrive_store::{
     Database, Enqueued, Error, Jobs, JobsOptions, NewJob, Ordering, Outbox, OutboxOptions, Processed,

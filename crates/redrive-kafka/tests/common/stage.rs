@@ -75,7 +75,10 @@ pub(crate) fn options(brokers: &str, topic: &str, folder: &Path) -> KafkaPipelin
         cluster: Cluster {
             brokers: brokers.into(),
             // A member that was killed is missed soon.
-            properties: vec![("session.timeout.ms".into(), "6000".into()), ("heartbeat.interval.ms".into(), "500".into())],
+            properties: vec![
+                ("session.timeout.ms".into(), "6000".into()),
+                ("heartbeat.interval.ms".into(), "500".into()),
+            ],
         },
         topic: topic.into(),
         group: format!("{topic}-writer"),
