@@ -22,7 +22,8 @@ use redrive_kafka::headers;
 use redrive_kafka::record::Record;
 use redrive_testkit::{Client, TestDatabase, postgres, server};
 use support::folder_with;
-use survival::{Process, eventually};
+use survival::Process;
+use tokio::sync::Mutex;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const PARTITIONS: usize = 4;
@@ -31,10 +32,20 @@ fn rounds(variable: &str, few: usize) -> usize {
     std::env::var(variable).ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(few)
 }
 
+/// Waits until it holds. Each look costs a query or a client: not too many of them.
+async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 struct Stage {
     brokers: String,
     topic: String,
     database: TestDatabase,
+    client: Mutex<Client>,
     sent: usize,
     ends: [i64; PARTITIONS],
     poison: BTreeSet<String>,
@@ -60,7 +71,8 @@ impl Stage {
         let producer =
             ClientConfig::new().set("bootstrap.servers", &brokers).set("linger.ms", "2").create().unwrap();
         let (ends, poison) = ([0; PARTITIONS], BTreeSet::new());
-        Some(Self { brokers, topic, database, sent: 0, ends, poison, producer })
+        let client = Mutex::new(client);
+        Some(Self { brokers, topic, database, client, sent: 0, ends, poison, producer })
     }
 
     fn configuration(&self, properties: &str) -> String {
@@ -100,7 +112,7 @@ impl Stage {
     }
 
     async fn rows(&self) -> usize {
-        Client::connect(&self.database).await.number("SELECT count(*) FROM decision_log").await as usize
+        self.client.lock().await.number("SELECT count(*) FROM decision_log").await as usize
     }
 
     fn good(&self) -> usize {
@@ -155,9 +167,12 @@ impl Stage {
 
     /// Everything is in its place; says how many letters were published more than once.
     async fn is_conserved(&self) -> usize {
-        eventually(PATIENCE, "every good record is stored", || async { self.rows().await == self.good() })
-            .await;
-        eventually(PATIENCE, "no lag", || async { self.lag() == 0 }).await;
+        eventually("every good record is stored", || async { self.rows().await == self.good() }).await;
+        eventually("no lag", || async {
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            self.lag() == 0
+        })
+        .await;
         let letters = self.letters();
         let origins: BTreeSet<String> =
             letters.iter().map(|letter| headers::read(letter).origin.unwrap().to_string()).collect();
@@ -181,7 +196,7 @@ async fn nothing_is_lost_when_the_consumer_is_killed_again_and_again() {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let more = (seed >> 33) as usize % 300;
         let moved = || async { stage.rows().await >= (before + more).min(stage.good()) };
-        eventually(PATIENCE, "records are stored", moved).await;
+        eventually("records are stored", moved).await;
         process.kill();
     }
     let process = Process::serve(folder.path(), "one");
@@ -222,7 +237,7 @@ async fn nothing_is_lost_when_members_come_and_go() {
         }
         let before = stage.rows().await;
         let moved = || async { stage.rows().await >= (before + 50).min(stage.good()) };
-        eventually(PATIENCE, "records are stored", moved).await;
+        eventually("records are stored", moved).await;
     }
     let twice = stage.is_conserved().await;
     println!(
