@@ -34,7 +34,8 @@ impl Cluster {
     fn client(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
         config.set("client.id", "redrive");
-        for (key, value) in &self.properties {
+        // A producer would complain about each of the others.
+        for (key, value) in self.properties.iter().filter(|(key, _)| !is_for_consumers(key)) {
             config.set(key, value);
         }
         config
@@ -85,6 +86,20 @@ impl Cluster {
         config.set("allow.auto.create.topics", "false");
         config
     }
+}
+
+/// Whether only consumers know this setting.
+fn is_for_consumers(key: &str) -> bool {
+    const PREFIXES: [&str; 5] = ["group.", "fetch.", "queued.", "auto.", "consume."];
+    const KEYS: [&str; 6] = [
+        "session.timeout.ms",
+        "heartbeat.interval.ms",
+        "max.poll.interval.ms",
+        "partition.assignment.strategy",
+        "isolation.level",
+        "check.crcs",
+    ];
+    PREFIXES.iter().any(|prefix| key.starts_with(prefix)) || KEYS.contains(&key)
 }
 
 /// What an error of the client means.

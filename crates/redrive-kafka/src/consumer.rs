@@ -14,6 +14,7 @@ use metrics::gauge;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext, Rebalance};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::Message as _;
+use rdkafka::topic_partition_list::TopicPartitionListElem;
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -145,7 +146,7 @@ impl ConsumerContext for Context {
     fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         let Rebalance::Revoke(list) = rebalance else { return };
         let lanes = &self.0;
-        let partitions: Vec<i32> = list.elements().iter().map(|element| element.partition()).collect();
+        let partitions: Vec<i32> = list.elements().iter().map(TopicPartitionListElem::partition).collect();
         let lost = consumer.assignment_lost();
         tracing::info!(pipeline = %lanes.options.pipeline, topic = %lanes.options.topic, ?partitions, lost, "partitions taken away");
         // Somebody else has them already: there is nothing to finish for.
@@ -162,7 +163,7 @@ impl ConsumerContext for Context {
 
     fn post_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         let Rebalance::Assign(list) = rebalance else { return };
-        let partitions: Vec<i32> = list.elements().iter().map(|element| element.partition()).collect();
+        let partitions: Vec<i32> = list.elements().iter().map(TopicPartitionListElem::partition).collect();
         let options = &self.0.options;
         tracing::info!(pipeline = %options.pipeline, topic = %options.topic, ?partitions, "partitions given");
         for partition in partitions {

@@ -1,4 +1,5 @@
 //! Letters in topics, found again in the store, and redriven.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests fail as the tests do")]
 
 mod common;
 

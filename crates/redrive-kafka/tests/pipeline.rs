@@ -1,4 +1,5 @@
 //! The whole pipeline: a broker, a database, and us in between.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests fail as the tests do")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Every sink against a real database: the same batches, the same poison.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests fail as the tests do")]
 
 mod common;
 

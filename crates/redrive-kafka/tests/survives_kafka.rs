@@ -1,4 +1,5 @@
 //! Kafka away, Kafka that refuses: letters wait on disk, in order, and are never lost.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests fail as the tests do")]
 
 mod common;
 

@@ -1,6 +1,7 @@
 //! Real Kafka and real Postgres, mistreated in mid-stream: every record is in exactly one place afterwards.
 //!
 //! Alone in this file: it takes the servers away from under everybody who uses them.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests fail as the tests do")]
 
 mod common;
 
