@@ -31,6 +31,12 @@ impl Cluster {
         Self { brokers: brokers.to_owned(), properties: Vec::new() }
     }
 
+    /// How our clients call themselves.
+    pub(crate) fn client_id(&self) -> &str {
+        let given = self.properties.iter().find(|(key, _)| key == "client.id");
+        given.map_or("redrive", |(_, value)| value)
+    }
+
     fn client(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
         config.set("client.id", "redrive");

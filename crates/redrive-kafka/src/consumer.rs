@@ -32,6 +32,8 @@ const CHUNK: usize = 256;
 /// How long a full lane is waited for before its partition is paused: one that is merely busy needs no
 /// pause, and a pause throws away what the client has fetched ahead.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// What may wait in all lanes together, in bytes, whatever the lag.
+const BUDGET: usize = 128 << 20;
 /// How often the lag is measured.
 const LAG_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a broker may take to say where a partition ends.
@@ -293,7 +295,8 @@ impl Poller {
     /// The lanes that are full and not paused.
     fn full(&self) -> impl Iterator<Item = i32> + use<> {
         let held = self.lanes.held();
-        let is_full = |lane: &Lane| !lane.paused && lane.is_full();
+        let share = BUDGET / held.len().max(1);
+        let is_full = |lane: &Lane| !lane.paused && lane.is_full(share);
         let full: Vec<i32> = held.iter().filter(|(_, lane)| is_full(lane)).map(|(at, _)| *at).collect();
         full.into_iter()
     }
@@ -301,7 +304,8 @@ impl Poller {
     fn resume(&self) {
         let ready: Vec<i32> = {
             let held = self.lanes.held();
-            held.iter().filter(|(_, lane)| lane.paused && lane.has_room()).map(|(at, _)| *at).collect()
+            let share = BUDGET / held.len().max(1);
+            held.iter().filter(|(_, lane)| lane.paused && lane.has_room(share)).map(|(at, _)| *at).collect()
         };
         self.switch(&ready, Switch::Resume);
     }

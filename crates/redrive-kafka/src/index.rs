@@ -84,6 +84,8 @@ struct Reader<'a> {
     letters: &'a Letters,
     runtime: &'a Handle,
     consumer: BaseConsumer,
+    /// Asks how far the parking lot is; it never joins that group.
+    asking: BaseConsumer,
     names: HashMap<String, Arc<str>>,
     assigned: usize,
     /// Parked letters that the parking lot is not done with: their sources.
@@ -95,10 +97,11 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(options: &'a IndexOptions, letters: &'a Letters, runtime: &'a Handle) -> Result<Self, KafkaError> {
         let consumer: BaseConsumer = options.cluster.consumer(&options.group).create()?;
+        let asking: BaseConsumer = options.cluster.consumer(&options.parking_group).create()?;
         let topics = [&options.topics.dlq, &options.topics.parking, &options.topics.parking_dlq];
         let names = topics.into_iter().map(|topic| (topic.clone(), Arc::from(topic.as_str()))).collect();
         let (parked, seen) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Self { options, letters, runtime, consumer, names, assigned: 0, parked, seen })
+        Ok(Self { options, letters, runtime, consumer, asking, names, assigned: 0, parked, seen })
     }
 
     fn run(&mut self, stop: &CancellationToken, health: &Health) -> Result<(), KafkaError> {
@@ -237,12 +240,11 @@ impl<'a> Reader<'a> {
 
     /// How far the parking lot is.
     fn parking_progress(&self) -> Result<HashMap<i32, i64>, KafkaError> {
-        let asking: BaseConsumer = self.options.cluster.consumer(&self.options.parking_group).create()?;
         let mut list = TopicPartitionList::new();
         for partition in self.seen.keys() {
             list.add_partition(&self.options.topics.parking, *partition);
         }
-        let committed = asking.committed_offsets(list, ASK)?;
+        let committed = self.asking.committed_offsets(list, ASK)?;
         let offset =
             |element: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| match element.offset() {
                 Offset::Offset(next) => Some((element.partition(), next)),

@@ -110,10 +110,18 @@ impl Ladder {
     async fn drain_outgoing(&self, stop: &CancellationToken) {
         let mut reader = self.outgoing.reader();
         let mut pause = FIRST_PAUSE;
-        while !stop.is_cancelled() {
-            let next = stop.run_until_cancelled(reader.next(CHUNK, CHUNK_BYTES)).await;
-            let records = match next {
+        loop {
+            let next = async {
+                reader.wait().await;
+                reader.next(CHUNK, CHUNK_BYTES).await
+            };
+            let records = match stop.run_until_cancelled(next).await {
                 None => return,
+                Some(Ok(records)) if records.is_empty() => {
+                    // Whatever was there is acknowledged. The journal may say so again at once.
+                    stop.run_until_cancelled(sleep(FIRST_PAUSE)).await;
+                    continue;
+                }
                 Some(Ok(records)) => records,
                 Some(Err(error)) => {
                     self.health.note("disk", Err(format!("letters on disk cannot be read: {error}")));

@@ -149,14 +149,14 @@ impl Lane {
         let _ = self.sender.send(records);
     }
 
-    /// Whether it should get no more for now.
-    pub(crate) fn is_full(&self) -> bool {
-        self.load.exceeds(4 * self.options.max_records, 2 * self.options.max_bytes)
+    /// Whether it should get no more for now; so many bytes are its share.
+    pub(crate) fn is_full(&self, share: usize) -> bool {
+        self.load.exceeds(4 * self.options.max_records, share)
     }
 
     /// Whether it could do with more.
-    pub(crate) fn has_room(&self) -> bool {
-        !self.load.exceeds(self.options.max_records, self.options.max_bytes)
+    pub(crate) fn has_room(&self, share: usize) -> bool {
+        !self.load.exceeds(self.options.max_records, share / 2)
     }
 
     pub(crate) fn stop(&self) {

@@ -134,7 +134,11 @@ impl KafkaPipeline {
     pub async fn check(&self) -> Result<(), String> {
         let options = &self.options;
         let letters = [&*options.letters.dlq, &*options.letters.parking, &*options.letters.parking_dlq];
-        topics::ensure(&options.cluster, &options.topic, &letters, options.missing).await?;
+        let cluster = &options.cluster;
+        topics::ensure(cluster, &options.topic, &letters, options.missing).await?;
+        topics::check_group(cluster, &options.group, &options.topic, "group").await?;
+        let parking = &options.letters.parking;
+        topics::check_group(cluster, &options.parking_group, parking, "parking.group").await?;
         self.sink.check().await
     }
 

@@ -86,6 +86,30 @@ pub async fn partitions(cluster: &Cluster, topic: &str) -> Result<Option<i32>, S
     asked.await.unwrap_or_else(|_| Err("asking Kafka ended in a defect".to_owned()))
 }
 
+/// Says who else is in a consumer group: a program that is not redrive would get a part of its records.
+///
+/// # Errors
+/// A sentence for a person that names the group, the topic and the other program.
+pub async fn check_group(cluster: &Cluster, group: &str, topic: &str, setting: &str) -> Result<(), String> {
+    let (config, ours) = (cluster.asking(), cluster.client_id().to_owned());
+    let name = group.to_owned();
+    let asked = tokio::task::spawn_blocking(move || {
+        let client: BaseConsumer = config.create().ok()?;
+        // A broker that cannot tell is no reason not to start.
+        let groups = client.fetch_group_list(Some(&name), PATIENCE).ok()?;
+        let members = groups.groups().iter().flat_map(|group| group.members());
+        let other = members.into_iter().find(|member| !member.client_id().starts_with(&ours))?;
+        Some(format!("{} at {}", other.client_id(), other.client_host()))
+    });
+    match asked.await {
+        Ok(Some(other)) => Err(format!(
+            "consumer group {group} on topic {topic} is also used by {other}, which would get a part of its records: \
+             stop that, or give `{setting}` another name"
+        )),
+        _ => Ok(()),
+    }
+}
+
 async fn create(cluster: &Cluster, like: &str, topic: &str, partitions: i32) -> Result<(), String> {
     let admin: AdminClient<DefaultClientContext> =
         cluster.asking().create().map_err(|error| format!("the Kafka settings are wrong: {error}"))?;

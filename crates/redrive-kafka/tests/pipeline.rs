@@ -226,3 +226,45 @@ async fn letters_for_a_topic_with_fewer_partitions_arrive_all_the_same() {
     assert_eq!(running.pipeline.on_disk(), (0, 0));
     running.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_program_in_the_parking_lots_group_is_named() {
+    use rdkafka::consumer::{BaseConsumer, Consumer as _};
+
+    let Some((brokers, topic)) = real(file!(), 1).await else { return };
+    let database = redrive_testkit::sqlite();
+    prepare(&database).await;
+    let folder = tempfile::tempdir().unwrap();
+    common::stage::create(&brokers, &format!("{topic}-parking"), 1).await;
+    let other: BaseConsumer = rdkafka::config::ClientConfig::new()
+        .set("bootstrap.servers", &brokers)
+        .set("group.id", format!("{topic}-writer-parking"))
+        .set("client.id", "reporting")
+        .create()
+        .unwrap();
+    other.subscribe(&[&format!("{topic}-parking")]).unwrap();
+    let (joined, has_joined) = tokio::sync::oneshot::channel();
+    let (leave, left) = std::sync::mpsc::channel::<()>();
+    let polling = tokio::task::spawn_blocking(move || {
+        let mut joined = Some(joined);
+        while left.try_recv().is_err() {
+            other.poll(Duration::from_millis(100));
+            if other.assignment().unwrap().count() > 0 {
+                joined.take().map(|joined| joined.send(()));
+            }
+        }
+    });
+    has_joined.await.unwrap();
+    let running = Running::start(options(&brokers, &topic, folder.path()), sink(&database));
+    let said = || running.pipeline.health().get().err().unwrap_or_default();
+    until("the other is named", async || said().contains("is also used by reporting")).await;
+    assert!(
+        said().contains(&format!("consumer group {topic}-writer-parking on topic {topic}-parking")),
+        "{}",
+        said()
+    );
+    leave.send(()).unwrap();
+    polling.await.unwrap();
+    until("it starts once the other has gone", async || running.pipeline.health().get().is_ok()).await;
+    running.stop().await;
+}

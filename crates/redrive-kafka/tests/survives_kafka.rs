@@ -156,3 +156,40 @@ async fn a_broker_that_stops_in_mid_stream_loses_nothing() {
     assert_eq!(running.pipeline.on_disk(), (0, 0));
     running.stop().await;
 }
+
+/// A drainer that asked an empty journal again and again took a whole processor.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_ladder_costs_nothing() {
+    let cluster = mock("idle", 1);
+    let folder = tempfile::tempdir().unwrap();
+    let brokers = cluster.bootstrap_servers();
+    {
+        // With something acknowledged in its past, too.
+        let ladder = ladder(&brokers, folder.path());
+        cluster.broker_down(1).unwrap();
+        ladder.settle(&[letter("idle-dlq", 0)]).await.unwrap();
+        cluster.broker_up(1).unwrap();
+        let stop = tokio_util::sync::CancellationToken::new();
+        let drained = async {
+            until("drained", async || ladder.waiting() == (0, 0)).await;
+            stop.cancel();
+        };
+        tokio::join!(ladder.drain(&stop), drained);
+    }
+    let ladder = ladder(&brokers, folder.path());
+    let stop = tokio_util::sync::CancellationToken::new();
+    let polls = std::sync::atomic::AtomicU64::new(0);
+    let drain = ladder.drain(&stop);
+    tokio::pin!(drain);
+    let watched = std::future::poll_fn(|context| {
+        polls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        drain.as_mut().poll(context)
+    });
+    let stopping = async {
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        stop.cancel();
+    };
+    tokio::join!(watched, stopping);
+    let polls = polls.into_inner();
+    assert!(polls < 50, "{polls} looks in about a second");
+}

@@ -9,6 +9,7 @@ mod support;
 mod survival;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
@@ -19,7 +20,9 @@ use rdkafka::message::Message as _;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::{Offset, TopicPartitionList};
 use redrive_kafka::headers;
-use redrive_kafka::record::Record;
+use redrive_kafka::outgoing::Outgoing;
+use redrive_kafka::record::{Position, Record};
+use redrive_spool::{Journal, JournalOptions};
 use redrive_testkit::{Client, TestDatabase, postgres, server};
 use support::folder_with;
 use survival::Process;
@@ -165,20 +168,50 @@ impl Stage {
         letters
     }
 
-    /// Everything is in its place; says how many letters were published more than once.
-    async fn is_conserved(&self) -> usize {
+    /// The origins of letters that lie on the disk of a member that has ended.
+    fn on_disk(&self, folder: &Path) -> BTreeSet<String> {
+        let mut origins = BTreeSet::new();
+        for member in std::fs::read_dir(folder).unwrap().flatten() {
+            for rung in ["outgoing", "refused"] {
+                let dir = member.path().join("kafka/decisions").join(rung);
+                if !dir.exists() {
+                    continue;
+                }
+                let journal = Journal::open(&dir, JournalOptions::default()).unwrap();
+                for entry in journal.reader().read(usize::MAX, usize::MAX).unwrap() {
+                    let letter = Outgoing::decode(entry.payload).unwrap();
+                    let position = Position::new(letter.topic.as_str(), 0, 0);
+                    let (key, value, headers) = (letter.key, letter.value, letter.headers);
+                    let record = Record { position, timestamp: None, key, value, headers };
+                    origins.insert(headers::read(&record).origin.unwrap().to_string());
+                }
+            }
+        }
+        origins
+    }
+
+    /// Everything is in its place; says how many letters were published more than once, and how many lie on
+    /// the disk of a member that is gone.
+    async fn is_conserved(&self, members: Vec<Process>, folder: &Path) -> (usize, usize) {
         eventually("every good record is stored", || async { self.rows().await == self.good() }).await;
         eventually("no lag", || async {
             tokio::time::sleep(Duration::from_millis(400)).await;
             self.lag() == 0
         })
         .await;
+        members.into_iter().for_each(Process::kill);
         let letters = self.letters();
-        let origins: BTreeSet<String> =
+        let mut origins: BTreeSet<String> =
             letters.iter().map(|letter| headers::read(letter).origin.unwrap().to_string()).collect();
-        assert_eq!(origins, self.poison);
+        let twice = letters.len() - origins.len();
+        let on_disk = self.on_disk(folder);
+        let left = on_disk.difference(&origins).count();
+        origins.extend(on_disk);
+        let lost: Vec<_> = self.poison.difference(&origins).collect();
+        assert!(lost.is_empty(), "{} letters are nowhere: {lost:?}", lost.len());
+        assert_eq!(origins.len(), self.poison.len(), "healthy records are dead");
         assert_eq!(self.rows().await, self.good());
-        letters.len() - origins.len()
+        (twice, left)
     }
 }
 
@@ -200,11 +233,14 @@ async fn nothing_is_lost_when_the_consumer_is_killed_again_and_again() {
         process.kill();
     }
     let process = Process::serve(folder.path(), "one");
-    let twice = stage.is_conserved().await;
+    let (twice, left) = stage.is_conserved(vec![process], folder.path()).await;
     // A batch of each partition at most.
     assert!(twice <= kills * PARTITIONS * 50, "{twice} letters were published twice");
-    println!("{kills} kills, {} records, {} poison, {twice} letters twice", stage.sent, stage.poison.len());
-    process.kill();
+    println!(
+        "{kills} kills, {} records, {} poison, {twice} letters twice, {left} on disk",
+        stage.sent,
+        stage.poison.len()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -239,10 +275,25 @@ async fn nothing_is_lost_when_members_come_and_go() {
         let moved = || async { stage.rows().await >= (before + 50).min(stage.good()) };
         eventually("records are stored", moved).await;
     }
-    let twice = stage.is_conserved().await;
+    let (twice, left) = stage.is_conserved(members, folder.path()).await;
     println!(
-        "{rebalances} changes, {} records, {} poison, {twice} letters twice",
+        "{rebalances} changes, {} records, {} poison, {twice} letters twice, {left} on disk",
         stage.sent,
         stage.poison.len()
     );
+    if left > 0 {
+        tell_of_disks(folder.path());
+    }
+}
+
+/// Why letters went to disk.
+fn tell_of_disks(folder: &Path) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let log = std::fs::read_to_string(entry.path()).unwrap_or_default();
+        for line in
+            log.lines().filter(|line| line.contains("part=\"kafka\"") || line.contains("producer broke"))
+        {
+            println!("{}: {line}", entry.path().display());
+        }
+    }
 }
