@@ -4,17 +4,23 @@
 //! |---|---|
 //! | [`race()`] | contestants that take turns, round by round, on a noisy machine |
 //! | [`Rates`], [`Ratio`] | what came out: medians, and how far the rounds lie apart |
+//! | [`Raw`] | the yardstick: a loop with the best SQL and nothing else |
+//! | [`Stage`], [`events`] | the same tables and events for everybody |
 //! | [`Target`] | what we want to reach, and the table of what was reached |
 //! | [`Memory`] | what this process occupies |
 //! | [`Scratch`] | a Postgres database that is dropped afterwards |
 //! | [`machine()`] | where all this was measured |
 
+pub mod events;
 mod machine;
 mod memory;
 mod postgres;
 mod processor;
 mod race;
 mod rates;
+mod raw;
+mod stage;
+mod stop;
 mod table;
 mod target;
 
@@ -23,5 +29,8 @@ pub use memory::Memory;
 pub use postgres::Scratch;
 pub use race::{Contestant, race};
 pub use rates::{Rates, Ratio, thousands};
+pub use raw::{Form, Raw, RawPace, Settle};
+pub use stage::{Hand, Stage, tidy_postgres, tidy_sqlite};
+pub use stop::asked_to_stop;
 pub use table::Table;
 pub use target::{Target, verdict};

@@ -34,6 +34,12 @@ impl Scratch {
         Ok(scratch)
     }
 
+    /// The same database for somebody else. Only the first should drop it.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        Self { server: self.server.clone(), name: self.name.clone() }
+    }
+
     /// Its address.
     ///
     /// # Errors

@@ -6,10 +6,10 @@ use bench_harness::{Contestant, Ratio, Scratch, Table, Target, race, thousands};
 use redrive_store::{Database, Jobs, JobsOptions, Ordering, Outbox, OutboxOptions, Processed, WorkStore};
 
 use crate::Args;
-use crate::events::{LIVE, PAYLOAD, fill_postgres};
 use crate::load::Load;
 use crate::ours::Ours;
-use crate::stage::{Hand, Stage, tidy_postgres};
+use bench_harness::events::{LIVE, PAYLOAD, fill_postgres};
+use bench_harness::{Hand, Stage, tidy_postgres};
 
 /// A drain of the few live rows takes a moment only: more rounds make up for it.
 const MORE_ROUNDS: usize = 4;

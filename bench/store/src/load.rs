@@ -1,5 +1,6 @@
 //! How the work is done: by how many workers, in batches of how many, and what becomes of it.
 
+use bench_harness::{RawPace, Settle};
 use redrive_store::Processed;
 
 /// One setting of a comparison.
@@ -12,10 +13,20 @@ pub(crate) struct Load {
 
 impl Load {
     /// The batches that are compared, with delivered events kept and deleted.
-    pub(crate) fn all(workers: usize) -> impl Iterator<Item = Self> {
-        [50, 500].into_iter().flat_map(move |batch| {
+    pub(crate) fn all(workers: usize, only: Option<u32>) -> impl Iterator<Item = Self> {
+        let batches = [50, 500].into_iter().filter(move |batch| only.is_none_or(|only| only == *batch));
+        batches.flat_map(move |batch| {
             [Processed::Keep, Processed::Delete].map(|processed| Self { workers, batch, processed })
         })
+    }
+
+    /// The same for the raw loop.
+    pub(crate) fn raw(&self) -> RawPace {
+        let settle = match self.processed {
+            Processed::Keep => Settle::Update,
+            Processed::Delete => Settle::Delete,
+        };
+        RawPace { workers: self.workers, batch: self.batch, settle }
     }
 
     /// `batch 500, update`.

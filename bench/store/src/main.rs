@@ -5,19 +5,16 @@
 //! SQLite. Contestants take turns, because absolute figures move by a third from run to run.
 
 mod dead_rows;
-mod events;
 mod load;
 mod memory;
 mod ours;
 mod postgres;
 mod sqlite;
-mod stage;
 
 use std::process::ExitCode;
 
 use bench_harness::{Scratch, Target, load as load_average, machine, verdict};
 use clap::{Parser, ValueEnum};
-use tokio::signal::unix::{SignalKind, signal};
 
 /// What to measure, and how much of it.
 #[derive(Debug, Parser)]
@@ -35,6 +32,9 @@ struct Args {
     /// How many dead rows lie beside the live ones.
     #[arg(long, default_value_t = 1_000_000)]
     dead: u32,
+    /// Only batches of this many: 50 or 500.
+    #[arg(long)]
+    batch: Option<u32>,
     /// Only this part.
     #[arg(long)]
     only: Option<Part>,
@@ -69,21 +69,11 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     let scratch = Scratch::create(&args.postgres).await?;
     let measured = tokio::select! {
         measured = measure(args, &scratch) => measured,
-        stopped = asked_to_stop() => stopped,
+        stopped = bench_harness::asked_to_stop() => stopped,
     };
     scratch.drop().await?;
     println!("\n## Targets\n\nload average at the end: {}\n\n{}", load_average(), verdict(&measured?));
     Ok(())
-}
-
-/// Ends when somebody wants us to: the database must not stay behind on a server that is shared.
-async fn asked_to_stop() -> anyhow::Result<Vec<Target>> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted?,
-        _ = terminate.recv() => {}
-    }
-    anyhow::bail!("stopped before the end")
 }
 
 async fn measure(args: &Args, scratch: &Scratch) -> anyhow::Result<Vec<Target>> {

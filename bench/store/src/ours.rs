@@ -11,7 +11,7 @@ use redrive_core::lease::Settlement;
 use redrive_store::{Claim, TakeOver, WorkStore};
 
 use crate::load::Load;
-use crate::stage::Stage;
+use bench_harness::Stage;
 
 /// A store of ours with its stage.
 pub(crate) struct Ours {

@@ -13,10 +13,10 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSyn
 use sqlx::{Connection as _, Executor as _, Row as _, SqliteConnection};
 
 use crate::Args;
-use crate::events::fill_sqlite;
 use crate::load::Load;
 use crate::ours::Ours;
-use crate::stage::{Hand, Stage, tidy_sqlite};
+use bench_harness::events::fill_sqlite;
+use bench_harness::{Hand, Stage, tidy_sqlite};
 
 /// Its version and settings, in one line.
 pub(crate) async fn describe() -> anyhow::Result<String> {
@@ -40,7 +40,7 @@ pub(crate) async fn measure(args: &Args) -> anyhow::Result<Vec<Target>> {
     Hand::Sqlite(connect(&raw_file).await?)
         .run(&[include_str!("../sql/sqlite/schema.sql").to_owned()])
         .await?;
-    for load in Load::all(1) {
+    for load in Load::all(1, args.batch) {
         let mut contestants: Vec<Box<dyn Contestant>> = vec![
             Box::new(ours(args.rows, &folder.path().join("ours.db"), load).await?),
             Box::new(raw(args.rows, &raw_file, load).await?),

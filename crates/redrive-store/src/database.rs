@@ -191,9 +191,7 @@ impl Database {
                 Address::Sqlite(options) => {
                     SqliteConnection::connect_with(options).await.map(Connection::Sqlite)
                 }
-                Address::Postgres(options) => {
-                    PgConnection::connect_with(options).await.map(Connection::Postgres)
-                }
+                Address::Postgres(options) => connect_postgres(options).await.map(Connection::Postgres),
                 Address::MySql(options) => connect_mysql(options).await.map(Connection::MySql),
             }
         };
@@ -229,6 +227,14 @@ fn mysql(url: &str) -> Result<MySqlConnectOptions, Error> {
     url.replacen("mariadb:", "mysql:", 1).parse().map_err(|source| bad_address(&source))
 }
 
+/// Generic plans: with the values at hand Postgres trusts its statistics, which know of no leased row
+/// right after many were inserted, and then settles a batch by reading the whole table.
+async fn connect_postgres(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
+    let mut connection = PgConnection::connect_with(options).await?;
+    connection.execute("SET plan_cache_mode = force_generic_plan").await?;
+    Ok(connection)
+}
+
 /// READ COMMITTED: no gap locks, so claims and inserts do not wait for each other.
 async fn connect_mysql(options: &MySqlConnectOptions) -> Result<MySqlConnection, sqlx::Error> {
     let mut connection = MySqlConnection::connect_with(options).await?;
@@ -239,4 +245,20 @@ async fn connect_mysql(options: &MySqlConnectOptions) -> Result<MySqlConnection,
 /// The address itself stays out of the message: it may hold a password.
 fn bad_address(source: &sqlx::Error) -> Error {
     Error::Setting(format!("the database address cannot be understood: {source}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
+
+    use super::*;
+
+    #[tokio::test]
+    async fn postgres_plans_without_looking_at_the_values() {
+        let Some(server) = redrive_testkit::postgres(file!()).await else { return };
+        let database = Database::connect(&server.url).await.unwrap();
+        let text = "SELECT current_setting('plan_cache_mode')";
+        let rows = database.rows(&Statement::new(Dialect::Postgres, text), Vec::new()).await.unwrap();
+        assert_eq!(rows[0].text(0).unwrap(), "force_generic_plan");
+    }
 }

@@ -119,6 +119,10 @@ const WRONG: &[Case] = &[
         &[(2, "outbox.a.handlers.X.http.headers.\"a b\"", "no HTTP header")],
     ),
     (
+        "[outbox.a]\nhandlers.X = { http = { url = \"http://h/\", headers = { Idempotency-Key = \"c\" } } }\n",
+        &[(2, "outbox.a.handlers.X.http.headers.Idempotency-Key", "redrive sets itself")],
+    ),
+    (
         "[outbox.a]\nhandlers.X = { kafka = { brokers = \"h\", topic = \"t/t\" } }\n",
         &[
             (2, "outbox.a.handlers.X.kafka.brokers", "found \"h\", expected brokers"),

@@ -275,7 +275,7 @@ fn a_handler_that_cannot_work_is_refused_at_the_start() {
     let folder = folder_with(&config);
     let mut command = redrive(folder.path());
     let output = command.arg("serve").env("REDRIVE__SERVER__LISTEN", "127.0.0.1:0").output().unwrap();
-    assert_failed(&output, 1, &["[outbox.orders] cannot start", "handlers.A", "idempotency-key"]);
+    assert_failed(&output, 2, &["redrive.toml:2", "handlers.A", "idempotency-key"]);
 }
 
 #[test]

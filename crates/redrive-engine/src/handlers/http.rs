@@ -145,7 +145,7 @@ impl Handler for HttpHandler {
 fn header(name: &str, value: &Secret) -> Result<(HeaderName, HeaderValue), SetupError> {
     let wrong = || SetupError::Header { name: name.to_owned() };
     let parsed = HeaderName::try_from(name).map_err(|_| wrong())?;
-    if is_reserved(parsed.as_str()) {
+    if is_reserved_header(parsed.as_str()) {
         return Err(SetupError::ReservedHeader { name: name.to_owned() });
     }
     let mut value = HeaderValue::try_from(value.expose()).map_err(|_| wrong())?;
@@ -153,7 +153,11 @@ fn header(name: &str, value: &Secret) -> Result<(HeaderName, HeaderValue), Setup
     Ok((parsed, value))
 }
 
-fn is_reserved(name: &str) -> bool {
+/// Whether a header is set by the handler itself, and so cannot be configured. The case does not matter.
+#[must_use]
+pub fn is_reserved_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let name = name.as_str();
     name == "idempotency-key" || name.starts_with("redrive-") || FRAMING.contains(&name)
 }
 

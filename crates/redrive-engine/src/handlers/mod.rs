@@ -28,7 +28,7 @@ mod tail;
 
 pub use command::{CommandHandler, CommandOptions};
 pub use envelope::Envelope;
-pub use http::{HttpHandler, HttpOptions};
+pub use http::{HttpHandler, HttpOptions, is_reserved_header};
 #[cfg(feature = "kafka")]
 pub use kafka::{KafkaHandler, KafkaOptions};
 pub use secret::Secret;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use redrive_engine::handlers::is_reserved_header;
+
 use super::address::HttpUrl;
 use super::kafka::{Brokers, TopicName};
 use super::secret::Secret;
@@ -97,6 +99,8 @@ pub(crate) fn read_headers(section: &mut Section<'_>) -> Vec<(String, Secret)> {
     for (name, value) in &headers {
         if !is_header_name(name) {
             section.refuse(name, "found a name that is no HTTP header, expected letters, digits and dashes");
+        } else if is_reserved_header(name) {
+            section.refuse(name, "found a header that redrive sets itself, expected one of your own");
         } else if value.expose().chars().any(char::is_control) {
             section.refuse(name, "found a control character in the value, expected one line of text");
         }

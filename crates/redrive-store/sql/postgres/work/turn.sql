@@ -6,9 +6,9 @@ WITH done AS (
     {done}
 ), claimed AS (
     UPDATE {table} AS t
-    SET {take}, leased_by = $3, lease = t.lease + 1, due_at = now() + $4 * interval '1 microsecond'
-    WHERE t.{id} = ANY(ARRAY(
-        SELECT e.{id} FROM {table} AS e
+    SET {take}, leased_by = $3, lease = t.lease + 1, due_at = clock_timestamp() + $4 * interval '1 microsecond'
+    WHERE t.ctid = ANY(ARRAY(
+        SELECT e.ctid FROM {table} AS e
         WHERE {live} AND e.due_at <= now() AND ($5 OR NOT ({leased})) {in_order}
         AND (SELECT count(*) >= 0 FROM done)
         ORDER BY {order} LIMIT $6
@@ -16,5 +16,6 @@ WITH done AS (
     RETURNING {work}
 )
 SELECT claimed.*, lost.ids
-FROM (SELECT ARRAY(SELECT unnest($1::bigint[]) EXCEPT ALL SELECT done_id FROM done) AS ids) AS lost
+FROM (SELECT CASE WHEN (SELECT count(*) FROM done) < cardinality($1::bigint[]) THEN
+    ARRAY(SELECT unnest($1::bigint[]) EXCEPT ALL SELECT done_id FROM done) END AS ids) AS lost
 LEFT JOIN claimed ON TRUE

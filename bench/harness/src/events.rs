@@ -1,19 +1,21 @@
 //! The events that are drained: the same in every table, made by the server itself.
 
 /// How many live events lie beside the dead ones.
-pub(crate) const LIVE: u32 = 10_000;
+pub const LIVE: u32 = 10_000;
 
 /// A JSON document of about 150 bytes; both databases understand it.
-pub(crate) const PAYLOAD: &str = r#"'{"order_id":' || n || ',"customer":"customer-' || n % 1000
+pub const PAYLOAD: &str = r#"'{"order_id":' || n || ',"customer":"customer-' || n % 1000
     || '","currency":"EUR","total":"129.90","lines":[{"sku":"A-1000","quantity":2},{"sku":"B-2000","quantity":1}]}'"#;
 
 /// Fills a table of events on Postgres.
-pub(crate) fn fill_postgres(table: &str, rows: u32) -> String {
+#[must_use]
+pub fn fill_postgres(table: &str, rows: u32) -> String {
     format!("{} FROM generate_series(1, {rows}) AS n", insert(table, ""))
 }
 
 /// Fills a table of events on SQLite.
-pub(crate) fn fill_sqlite(table: &str, rows: u32) -> String {
+#[must_use]
+pub fn fill_sqlite(table: &str, rows: u32) -> String {
     let numbers = format!("WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows})");
     format!("{} FROM s", insert(table, &numbers))
 }

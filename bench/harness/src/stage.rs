@@ -3,16 +3,24 @@
 use anyhow::Context as _;
 use sqlx::{AssertSqlSafe, Executor as _, PgConnection, SqliteConnection};
 
+use crate::events::fill_postgres;
+use crate::postgres::Scratch;
+
 /// A connection beside the contestants'.
 #[derive(Debug)]
-pub(crate) enum Hand {
+pub enum Hand {
+    /// To Postgres.
     Postgres(PgConnection),
+    /// To SQLite.
     Sqlite(SqliteConnection),
 }
 
 impl Hand {
     /// Runs statements one after the other.
-    pub(crate) async fn run(&mut self, statements: &[String]) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// The statement that failed.
+    pub async fn run(&mut self, statements: &[String]) -> anyhow::Result<()> {
         for statement in statements {
             self.run_one(statement).await.with_context(|| statement.clone())?;
         }
@@ -28,7 +36,10 @@ impl Hand {
     }
 
     /// The number that a statement returns.
-    pub(crate) async fn count(&mut self, statement: &str) -> anyhow::Result<i64> {
+    ///
+    /// # Errors
+    /// The statement that failed.
+    pub async fn count(&mut self, statement: &str) -> anyhow::Result<i64> {
         let query = sqlx::AssertSqlSafe(statement.to_owned());
         let count = match self {
             Self::Postgres(connection) => sqlx::query_scalar(query).fetch_one(connection).await,
@@ -40,19 +51,42 @@ impl Hand {
 
 /// What is done before every round, and how to see afterwards that nothing waits any more.
 #[derive(Debug)]
-pub(crate) struct Stage {
-    pub(crate) hand: Hand,
-    pub(crate) before: Vec<String>,
-    pub(crate) waiting: String,
+pub struct Stage {
+    /// Who sets it.
+    pub hand: Hand,
+    /// What is run before every round.
+    pub before: Vec<String>,
+    /// How many events wait.
+    pub waiting: String,
 }
 
 impl Stage {
-    pub(crate) async fn set(&mut self) -> anyhow::Result<()> {
+    /// A table of Postgres full of waiting events and nothing else.
+    ///
+    /// # Errors
+    /// When the server does not answer or does not know the table.
+    pub async fn postgres(scratch: &Scratch, table: &str, rows: u32) -> anyhow::Result<Self> {
+        let mut hand = Hand::Postgres(scratch.connect().await?);
+        // Autovacuum comes once a minute: it would hit one contestant and spare the other.
+        hand.run(&[format!("ALTER TABLE {table} SET (autovacuum_enabled = off)")]).await?;
+        let mut before = vec![format!("TRUNCATE {table}"), fill_postgres(table, rows)];
+        before.extend(tidy_postgres(table));
+        Ok(Self { hand, before, waiting: format!("SELECT count(*) FROM {table} WHERE NOT processed") })
+    }
+
+    /// Sets it.
+    ///
+    /// # Errors
+    /// The statement that failed.
+    pub async fn set(&mut self) -> anyhow::Result<()> {
         self.hand.run(&self.before).await
     }
 
     /// Fails when something was left undone.
-    pub(crate) async fn check(&mut self) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// So many events that still wait.
+    pub async fn check(&mut self) -> anyhow::Result<()> {
         let waiting = self.hand.count(&self.waiting).await?;
         anyhow::ensure!(waiting == 0, "{waiting} events are still waiting after the drain");
         Ok(())
@@ -60,11 +94,13 @@ impl Stage {
 }
 
 /// The same state for everybody: no garbage, fresh statistics, no checkpoint soon.
-pub(crate) fn tidy_postgres(table: &str) -> [String; 2] {
+#[must_use]
+pub fn tidy_postgres(table: &str) -> [String; 2] {
     [format!("VACUUM (ANALYZE) {table}"), "CHECKPOINT".to_owned()]
 }
 
 /// See [`tidy_postgres`].
-pub(crate) fn tidy_sqlite() -> [String; 3] {
+#[must_use]
+pub fn tidy_sqlite() -> [String; 3] {
     ["VACUUM", "ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)"].map(str::to_owned)
 }
