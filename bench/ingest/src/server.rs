@@ -40,6 +40,7 @@ impl Server {
         doors.add_ingest(IngestDoor::new(Arc::clone(&ingest), MAX_BODY));
         let site = Site {
             readiness: Arc::new(Always),
+            access: redrive_server::Access::default(),
             doors: Arc::new(doors),
             metrics: metrics.clone(),
             stop: stop.clone(),

@@ -38,8 +38,8 @@ pub mod alerts;
 pub mod auto_redrive;
 pub mod breaker;
 pub mod handlers;
-pub mod persist;
 pub mod ingest;
+pub mod persist;
 
 pub use engine::Engine;
 pub use health::Health;

@@ -48,8 +48,8 @@ use redrive_store::{FailedEvents, MAX_RETRY_COUNT, Record};
 use tokio_util::sync::CancellationToken;
 
 use crate::alerts::AlertService;
-use crate::ladder::{Ladder, Rung};
 use crate::alerts::Silence;
+use crate::ladder::{Ladder, Rung};
 use crate::pipeline::Pipeline;
 use cache::{Refresh, Typed};
 use disk::Disk;

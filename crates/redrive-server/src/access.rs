@@ -120,7 +120,9 @@ impl Access {
             }
         }
         let grant = found.ok_or_else(|| {
-            unauthorized("Nobody here has this token: check it against `server.tokens`, which holds its SHA-256.")
+            unauthorized(
+                "Nobody here has this token: check it against `server.tokens`, which holds its SHA-256.",
+            )
         })?;
         Ok(Caller { name: grant.name.clone(), role: grant.role })
     }
@@ -154,7 +156,8 @@ fn from_here(headers: &HeaderMap) -> Result<(), Problem> {
 
 fn is_local(name: &str) -> bool {
     let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.to_canonical().is_loopback())
+    name.eq_ignore_ascii_case("localhost")
+        || address.is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 /// `host:port` without the port.

@@ -18,8 +18,8 @@
 //!
 //! [`routes`] has the shapes.
 
-mod access;
 mod accepted;
+mod access;
 mod body;
 mod doors;
 mod lines;

@@ -56,6 +56,7 @@ impl Stand {
         doors.add_ingest(IngestDoor::new(ingest, MAX_BODY));
         let site = Site {
             readiness: Arc::new(Well),
+            access: redrive_server::Access::default(),
             doors: Arc::new(doors),
             metrics: METRICS.clone(),
             stop: CancellationToken::new(),

@@ -151,12 +151,24 @@ impl Letters {
         Ok(added)
     }
 
-    /// The number of the letter from this source; for the conformance suite.
+    /// The number of the letter from this source.
     pub(crate) async fn number_of(&self, source: &str) -> Result<Option<WorkId>, Error> {
         let text = self.names.fill("SELECT t.id FROM {table} AS t WHERE {scope} AND t.source = $1");
         let statement = Statement::new(self.database.dialect(), &text);
         let rows = self.database.rows(&statement, vec![Value::Text(source.to_owned())]).await?;
         rows.first().map(|row| row.int(0).map(WorkId)).transpose()
+    }
+
+    /// The numbers of the letters from these sources; none for those that are not here.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn numbers_of(&self, sources: &[String]) -> Result<Vec<WorkId>, Error> {
+        let mut numbers = Vec::with_capacity(sources.len());
+        for source in sources {
+            numbers.extend(self.number_of(source).await?);
+        }
+        Ok(numbers)
     }
 
     /// Where a letter is now.

@@ -1,8 +1,9 @@
 //! redrive: one dead-letter layer for every pipeline.
 //!
 //! This crate is the binary `redrive` and the front door for library users. What is needed to run an
-//! outbox, a job queue or a persister inside a program of your own is re-exported here; the rest is under [`core`]
-//! (decisions), [`store`] (tables), [`engine`] (workers) and [`config`] (`redrive.toml`).
+//! outbox, a job queue or a persister inside a program of your own is re-exported here; the rest is under
+//! [`core`] (decisions), [`store`] (tables), [`engine`] (workers), `kafka` (a topic into a database) and
+//! [`config`] (`redrive.toml`).
 //!
 //! An outbox with a handler in Rust:
 //!
@@ -101,6 +102,8 @@ pub use redrive_engine::{
     Engine, Pace, PersistOptions, Persistent, Persister, Pipeline, Remote, Reported, Route, Routes,
     WatchOptions, alerts, handlers, persist,
 };
+#[cfg(feature = "kafka")]
+pub use redrive_kafka as kafka;
 pub use redrive_spool as spool;
 pub use redrive_store as store;
 pub use redrive_store::{

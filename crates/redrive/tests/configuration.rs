@@ -227,6 +227,34 @@ const WRONG: &[Case] = &[
         "[outbox.a]\nlease = 20s\nbatch-size = 0\n",
         &[(2, "", "string values must be quoted"), (3, "outbox.a.batch-size", "found 0")],
     ),
+    (
+        "[kafka.a]\nbrokers = \"h:1\"\ngroup = \"g\"\nsink.columns.id = \"$\"\n[kafka.b]\nbrokers = \"h:1\"\ngroup = \"g\"\nsink.columns.id = \"$\"\n",
+        &[
+            (7, "kafka.b.group", "consumer group `g` at these brokers is already used by `kafka.a.group`"),
+            (
+                5,
+                "kafka.b.parking",
+                "consumer group `g-parking` at these brokers is already used by `kafka.a.parking`",
+            ),
+        ],
+    ),
+    (
+        "[kafka.a]\nbrokers = \"h:1\"\nparking.group = \"a-writer\"\nsink.columns.id = \"$\"\n",
+        &[(3, "kafka.a.parking", "already used by `kafka.a.group`")],
+    ),
+    (
+        "[kafka.a]\nbrokers = \"h:1\"\nsink.columns = { a = { path = \"$.a\", type = \"int\" }, b = { type = \"text\" }, c = { path = \"$\", need = true } }\n",
+        &[
+            (3, "kafka.a.sink.columns.a", "found a wrong `type`, expected \"any\", \"text\", \"integer\""),
+            (3, "kafka.a.sink.columns.b", "found no `path`"),
+            (3, "kafka.a.sink.columns.c", "unknown key `need`"),
+            (3, "kafka.a.sink.columns", "found no column"),
+        ],
+    ),
+    (
+        "[kafka.a]\nbrokers = \"h:1\"\nsink = { http = \"http://h/\", table = \"t\", columns = { a = \"$\" } }\n",
+        &[(3, "kafka.a.sink.table", "found beside `http`")],
+    ),
     ("[kafka.a]\nbrokers = h:1\n[kafka.b]\nsink = {\n", &[(2, "", "not valid TOML"), (4, "", "unclosed")]),
 ];
 
@@ -381,7 +409,13 @@ fn every_default_is_the_founding_one() {
     );
     let suffixes = [&kafka.dlq_suffix, &kafka.parking_suffix, &kafka.parking_dlq_suffix];
     assert_eq!(suffixes, ["-dlq", "-parking", "-parking-dlq"]);
-    assert_eq!(kafka.sink.table.as_str(), "decision_logs");
+    let redrive::config::KafkaPlace::Table { table, .. } = &kafka.sink.place else { panic!("a table") };
+    assert_eq!(table.as_str(), "decision_logs");
+    assert_eq!(kafka.parking.group, "decision-logs-writer-parking");
+    assert_eq!(
+        (kafka.parking.retry.attempts, kafka.parking.retry.backoff.initial),
+        (5, Duration::from_secs(30))
+    );
 }
 
 #[test]

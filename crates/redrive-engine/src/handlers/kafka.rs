@@ -27,8 +27,8 @@ use redrive_core::handler::Handler;
 use tokio::time::{Instant, sleep};
 
 use super::envelope::Envelope;
-use super::kafka_name::name;
 use super::setup::SetupError;
+use redrive_kafka::error_name::name;
 
 /// The most events that are handed over in one call.
 const MAX_BATCH: usize = 500;

@@ -20,7 +20,6 @@ mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
 #[cfg(feature = "kafka")]
-mod kafka_name;
 mod process;
 mod secret;
 mod setup;

@@ -14,9 +14,9 @@ use redrive_spool::{Batch, Error as DiskError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::record::Cut;
-use crate::ladder::Rung;
 use super::{Ingest, Item, WhenFull};
 use crate::alerts::{DeadLetterAlert, HandlerDown, HandlerUp, Inert};
+use crate::ladder::Rung;
 
 /// The pause between tries when neither store nor disk takes a batch.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -96,7 +96,13 @@ impl Stand {
         doors.add_persist(PersistDoor::new(urls.clone(), gate.clone()));
         let stop = CancellationToken::new();
         let readiness = Arc::new(Well);
-        let site = Site { readiness, doors: Arc::new(doors), metrics, stop: stop.clone() };
+        let site = Site {
+            readiness,
+            access: Access::default(),
+            doors: Arc::new(doors),
+            metrics,
+            stop: stop.clone(),
+        };
         let router = router(site, Limits { body: MAX_BODY });
         Self { router, outbox, jobs, mails, target, urls, stop, database }
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use redrive::config::{Config, ServerConfig, Source};
+use redrive::config::{Config, Role, ServerConfig, Source};
 use redrive_engine::alerts::Dispatcher;
-use redrive_server::{Limits, Metrics, Site, router};
+use redrive_server::{Access, Grant, Limits, Metrics, Site, router};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -45,7 +45,7 @@ async fn serve(source: &Source, config: &Config) -> anyhow::Result<()> {
     let monitor = Arc::clone(&house.monitor);
     let preparing = tokio::spawn(monitor.prepare(Arc::clone(&house.running), stop.clone()));
     house.running.chore(|stop| metrics.clone().keep_up(stop));
-    let site = house.site(metrics, stop.clone());
+    let site = house.site(access(&config.server), metrics, stop.clone());
     let served = answer(listener, site, &config.server, &stop);
     let (served, left) = tokio::join!(served, house.leave(&stop, config.server.shutdown_deadline));
     preparing.await.context("preparing the stores ended in a defect")?;
@@ -54,6 +54,20 @@ async fn serve(source: &Source, config: &Config) -> anyhow::Result<()> {
     house.close().await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Who may call, from the tokens in the configuration.
+fn access(server: &ServerConfig) -> Access {
+    let grant = |token: &redrive::config::Token| Grant {
+        name: token.name.clone(),
+        role: match token.role {
+            Role::Viewer => redrive_server::Role::Viewer,
+            Role::Operator => redrive_server::Role::Operator,
+            Role::Admin => redrive_server::Role::Admin,
+        },
+        sha256: *token.sha256.as_bytes(),
+    };
+    Access::new(server.tokens.iter().map(grant).collect())
 }
 
 /// Everything but HTTP.
@@ -81,8 +95,8 @@ impl House {
         })
     }
 
-    fn site(&self, metrics: Metrics, stop: CancellationToken) -> Site {
-        Site { readiness: self.monitor.clone(), doors: self.doors.clone(), metrics, stop }
+    fn site(&self, access: Access, metrics: Metrics, stop: CancellationToken) -> Site {
+        Site { readiness: self.monitor.clone(), access, doors: self.doors.clone(), metrics, stop }
     }
 
     /// Waits for the stop; then pipelines finish or hand back what they hold, and alerts are sent.

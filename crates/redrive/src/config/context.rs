@@ -16,6 +16,7 @@ pub(crate) struct Context {
     pub(crate) alert_threshold: NonZeroU32,
     names: HashMap<String, String>,
     tables: HashMap<(DatabaseUrl, TableName), String>,
+    groups: HashMap<(String, String), String>,
 }
 
 /// The pipeline of letters that other services hand in.
@@ -29,7 +30,8 @@ const LONGEST_NAME: usize = 63;
 
 impl Context {
     pub(crate) fn new(database: DatabaseUrl, data_dir: PathBuf, alert_threshold: NonZeroU32) -> Self {
-        Self { database, data_dir, alert_threshold, names: HashMap::new(), tables: HashMap::new() }
+        let (names, tables, groups) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { database, data_dir, alert_threshold, names, tables, groups }
     }
 
     /// Takes a name for a pipeline. One name means one pipeline whatever its kind, because the id of
@@ -103,6 +105,23 @@ impl Context {
                 format!(
                     "table `{}` of this database is already used by `{other}`; each needs a table of its own",
                     table.as_str()
+                ),
+            );
+        }
+    }
+
+    /// Takes a consumer group. Two consumers in one would each get a part of the other's records.
+    pub(crate) fn group(&mut self, section: &mut Section<'_>, key: &str, brokers: &str, group: &str) {
+        if section.is_described() {
+            return;
+        }
+        let setting = format!("{}.{key}", section.path());
+        if let Some(other) = self.groups.insert((brokers.to_owned(), group.to_owned()), setting) {
+            section.refuse(
+                key,
+                format!(
+                    "consumer group `{group}` at these brokers is already used by `{other}`; each needs a group of its own, \
+                     or it would get only a part of its records"
                 ),
             );
         }

@@ -93,7 +93,7 @@ impl KafkaHandler {
     }
 }
 
-fn read_headers(section: &mut Section<'_>) -> Vec<(String, Secret)> {
+pub(crate) fn read_headers(section: &mut Section<'_>) -> Vec<(String, Secret)> {
     let headers: Vec<(String, Secret)> =
         section.named_values("HEADER", "The value; `\"env:NAME\"` works too.");
     for (name, value) in &headers {

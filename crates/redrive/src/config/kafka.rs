@@ -1,16 +1,21 @@
 //! `[kafka.NAME]`: a batch consumer into a database, with parking lot and dead-letter topics.
 
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use super::address::HttpUrl;
 use super::context::Context;
 use super::database::DatabaseUrl;
-use super::document::Node;
+use super::document::{Node, Value};
 use super::environment::Environment;
+use super::handler::read_headers;
 use super::identifier::{ColumnName, TableName};
 use super::retry::{BackoffDefaults, Retry};
+use super::secret::Secret;
 use super::section::Section;
-use super::setting::{Setting, Wrong, text};
+use super::setting::{Setting, Wrong, choice, text};
+use super::size::ByteSize;
 
 /// One consumer.
 #[derive(Debug, Clone)]
@@ -33,8 +38,50 @@ pub struct KafkaConfig {
     pub batch: KafkaBatch,
     /// The quick retries of a batch.
     pub retry: Retry,
+    /// The slow retries of parked records.
+    pub parking: KafkaParking,
+    /// What happens when topics of letters are missing.
+    pub create_topics: CreateTopics,
+    /// How many batches are stored at a time.
+    pub workers: NonZeroU32,
+    /// How long Kafka may take to confirm a letter before it goes to disk.
+    pub publish_timeout: Duration,
+    /// Where letters wait while Kafka is away.
+    pub fallback: KafkaFallback,
+    /// Further settings of the client.
+    pub properties: Vec<(String, Secret)>,
+    /// How many unresolved letters are too many.
+    pub alert_threshold: NonZeroU32,
     /// Where records are stored.
     pub sink: KafkaSink,
+}
+
+/// The parking lot.
+#[derive(Debug, Clone)]
+pub struct KafkaParking {
+    /// Its consumer group.
+    pub group: String,
+    /// Its retries.
+    pub retry: Retry,
+}
+
+/// The folder of letters that Kafka could not take.
+#[derive(Debug, Clone)]
+pub struct KafkaFallback {
+    /// The folder.
+    pub dir: PathBuf,
+    /// How large it may get.
+    pub max_size: ByteSize,
+}
+
+choice! {
+    /// What happens when topics of letters are missing.
+    CreateTopics {
+        /// They are made.
+        Auto = "auto",
+        /// That is a mistake which a person mends.
+        Never = "never",
+    }
 }
 
 /// When a batch is full.
@@ -49,12 +96,75 @@ pub struct KafkaBatch {
 /// Where records are stored.
 #[derive(Debug, Clone)]
 pub struct KafkaSink {
-    /// The database.
-    pub database: DatabaseUrl,
-    /// The table.
-    pub table: TableName,
+    /// A database or a service.
+    pub place: KafkaPlace,
+    /// How long one batch may take.
+    pub timeout: Duration,
     /// Which part of a record goes into which column.
-    pub columns: Vec<(ColumnName, JsonPath)>,
+    pub columns: Vec<(ColumnName, ColumnSource)>,
+}
+
+/// A database or a service.
+#[derive(Debug, Clone)]
+pub enum KafkaPlace {
+    /// A table of a database.
+    Table {
+        /// The database.
+        database: DatabaseUrl,
+        /// The table.
+        table: TableName,
+        /// The columns of topic, partition and offset.
+        position: KafkaPosition,
+    },
+    /// A service.
+    Http {
+        /// Its address.
+        url: HttpUrl,
+        /// Headers of every request.
+        headers: Vec<(String, Secret)>,
+    },
+}
+
+/// The columns that say which record a row is.
+#[derive(Debug, Clone)]
+pub struct KafkaPosition {
+    /// The topic.
+    pub topic: ColumnName,
+    /// The partition.
+    pub partition: ColumnName,
+    /// The offset.
+    pub offset: ColumnName,
+}
+
+/// What a column gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnSource {
+    /// Which part of the record.
+    pub path: JsonPath,
+    /// What that must be.
+    pub kind: ColumnKind,
+    /// Whether a record without it is a dead letter.
+    pub required: bool,
+}
+
+choice! {
+    /// What a value must be.
+    ColumnKind {
+        /// Whatever is there.
+        Any = "any",
+        /// A text.
+        Text = "text",
+        /// A whole number of 64 bits.
+        Integer = "integer",
+        /// A number of any size.
+        Number = "number",
+        /// `true` or `false`.
+        Boolean = "boolean",
+        /// RFC 3339, or milliseconds since 1970.
+        Timestamp = "timestamp",
+        /// Any JSON, as it is written.
+        Json = "json",
+    }
 }
 
 /// `host:port`, comma-separated.
@@ -114,7 +224,48 @@ checked_text!(
     }
 );
 
+impl Setting for ColumnSource {
+    fn kind() -> String {
+        "JSON path, or table of `path`, `type`, `required`".to_owned()
+    }
+
+    fn read(node: &Node, environment: &Environment) -> Result<Self, Wrong> {
+        let Value::Table(table) = &node.value else {
+            let path = JsonPath::read(node, environment)?;
+            return Ok(Self { path, kind: ColumnKind::Any, required: false });
+        };
+        let known = ["path", "type", "required"];
+        if let Some(entry) = table.entries.iter().find(|entry| !known.contains(&entry.key.as_str())) {
+            let key = entry.key.escape_debug();
+            return Err(Wrong::because(format!(
+                "unknown key `{key}`: expected `path`, `type` or `required`"
+            )));
+        }
+        let within = |key: &str, wrong: Wrong| match wrong {
+            Wrong::Expected(what) => Wrong::because(format!("found a wrong `{key}`, expected {what}")),
+            because @ Wrong::Because(_) => because,
+        };
+        let path = table
+            .entry("path")
+            .ok_or_else(|| Wrong::because("found no `path`, expected one such as \"$.id\""))?;
+        let path = JsonPath::read(&path.node, environment).map_err(|wrong| within("path", wrong))?;
+        let kind = match table.entry("type") {
+            Some(entry) => {
+                ColumnKind::read(&entry.node, environment).map_err(|wrong| within("type", wrong))?
+            }
+            None => ColumnKind::Any,
+        };
+        let required = match table.entry("required").map(|entry| &entry.node.value) {
+            None => false,
+            Some(Value::Boolean(required)) => *required,
+            Some(_) => return Err(Wrong::because("found a wrong `required`, expected true or false")),
+        };
+        Ok(Self { path, kind, required })
+    }
+}
+
 const BACKOFF: BackoffDefaults = BackoffDefaults { initial: "1s", factor: "2.0", max: "2s" };
+const PARKING: BackoffDefaults = BackoffDefaults { initial: "30s", factor: "2.0", max: "10m" };
 
 impl KafkaConfig {
     pub(crate) fn read(name: &str, section: &mut Section<'_>, context: &mut Context) -> Option<Self> {
@@ -135,6 +286,35 @@ impl KafkaConfig {
         let batch = section.table("batch", "When a batch is full.", KafkaBatch::read);
         let retry = section
             .table("retry", "The quick retries of a batch.", |section| Retry::read(section, "2", &BACKOFF));
+        let parking = section.table("parking", "The slow retries of parked records.", |section| {
+            KafkaParking::read(section, &group)
+        });
+        let create_topics = section.get(
+            "create-topics",
+            "auto",
+            "`\"auto\"` makes missing topics of letters; with `\"never\"` a person must.",
+        );
+        let workers = section.get("workers", "2", "How many batches are stored at a time.");
+        let publish_timeout = section.get(
+            "publish-timeout",
+            "10s",
+            "How long Kafka may take to confirm a letter before that goes to disk.",
+        );
+        let fallback = section.table("fallback", "Letters that Kafka could not take.", |section| {
+            KafkaFallback::read(section, context.data_dir.join("kafka").join(name))
+        });
+        let properties = section.table("properties", "Further settings of librdkafka.", |section| {
+            section.named_values(
+                "PROPERTY",
+                "Such as `\"sasl.password\"`; `\"env:NAME\"` takes it from a variable.",
+            )
+        });
+        let alert_threshold = section.derived(
+            "alert-threshold",
+            context.alert_threshold,
+            "`alerts.threshold`",
+            "So many unresolved letters are too many.",
+        );
         let sink = section.required_table("sink", "Where records are stored.", |section| {
             KafkaSink::read(section, name, context)
         });
@@ -148,9 +328,18 @@ impl KafkaConfig {
             parking_dlq_suffix,
             batch,
             retry,
+            parking,
+            create_topics,
+            workers,
+            publish_timeout,
+            fallback,
+            properties,
+            alert_threshold,
             sink: sink?,
         };
         kafka.refuse_equal_topics(section);
+        context.group(section, "group", kafka.brokers.as_str(), &kafka.group);
+        context.group(section, "parking", kafka.brokers.as_str(), &kafka.parking.group);
         Some(kafka)
     }
 
@@ -183,8 +372,40 @@ impl KafkaBatch {
     }
 }
 
+impl KafkaParking {
+    fn read(section: &mut Section<'_>, group: &str) -> Self {
+        Self {
+            group: section.derived(
+                "group",
+                format!("{group}-parking"),
+                "`GROUP-parking`",
+                "The consumer group of the parking lot.",
+            ),
+            retry: Retry::read(section, "5", &PARKING),
+        }
+    }
+}
+
+impl KafkaFallback {
+    fn read(section: &mut Section<'_>, dir: PathBuf) -> Self {
+        Self {
+            dir: section.derived("dir", dir, "`DATA-DIR/kafka/NAME`", "The folder."),
+            max_size: section.get("max-size", "1GiB", "How large it may get; then partitions wait."),
+        }
+    }
+}
+
 impl KafkaSink {
     fn read(section: &mut Section<'_>, name: &str, context: &Context) -> Option<Self> {
+        let timeout = section.get("timeout", "30s", "How long one batch may take.");
+        let http: Option<HttpUrl> =
+            section.optional("http", "POST batches to this address, instead of a database.");
+        let headers = section.table("headers", "Headers of every request to it.", read_headers);
+        for key in ["database", "table", "position"] {
+            if section.has("http") && section.has(key) {
+                section.refuse(key, "found beside `http`, expected a database or a service, not both");
+            }
+        }
         let database = context.database(section);
         let table = TableName::read_own(
             section,
@@ -193,17 +414,28 @@ impl KafkaSink {
             "`NAME`, with `-` as `_`",
             "The table that records are stored in.",
         );
+        let position = section.table("position", "The columns that say which record a row is.", |section| {
+            KafkaPosition {
+                topic: section.get("topic", "topic", "The topic."),
+                partition: section.get("partition", "partition", "The partition."),
+                offset: section.get("offset", "offset", "The offset; unique together with the other two."),
+            }
+        });
         let columns = section.required_table("columns", "What goes into which column.", read_columns);
-        Some(Self { database, table, columns: columns? })
+        let place = match http {
+            Some(url) => KafkaPlace::Http { url, headers },
+            None => KafkaPlace::Table { database, table, position },
+        };
+        Some(Self { place, timeout, columns: columns? })
     }
 }
 
-fn read_columns(section: &mut Section<'_>) -> Option<Vec<(ColumnName, JsonPath)>> {
+fn read_columns(section: &mut Section<'_>) -> Option<Vec<(ColumnName, ColumnSource)>> {
     let written = section.named_values("COLUMN", "A path into the record: `$.id`, or `$` for the whole.");
     let mut columns = Vec::new();
-    for (name, path) in written {
+    for (name, source) in written {
         match ColumnName::new(&name) {
-            Some(column) => columns.push((column, path)),
+            Some(column) => columns.push((column, source)),
             None => section.refuse(
                 &name,
                 "found a key that is no column name, expected letters, digits and underscores",

@@ -48,7 +48,10 @@ pub use ingest::{
     IngestBatch, IngestConfig, JournalConfig, OnFull, RecoveryConfig, SpoolConfig, UploadConfig,
 };
 pub use jobs::JobsConfig;
-pub use kafka::{Brokers, JsonPath, KafkaBatch, KafkaConfig, KafkaSink, TopicName};
+pub use kafka::{
+    Brokers, ColumnKind, ColumnSource, CreateTopics, JsonPath, KafkaBatch, KafkaConfig, KafkaFallback,
+    KafkaParking, KafkaPlace, KafkaPosition, KafkaSink, TopicName,
+};
 pub use mistake::{Mistake, Mistakes};
 pub use outbox::{OnDead, Ordering, OutboxConfig, Processed};
 pub use persist::{

@@ -45,6 +45,7 @@ pub(super) fn launch(
         announced: notifies.then(|| (database.clone(), store.channel())),
         retention: None,
         gate: Gate::default(),
+        beside: None,
     })
 }
 

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use redrive_engine::auto_redrive::Rule;
 use redrive_engine::{Persister, Pipeline, WatchOptions};
 use redrive_server::Gate;
 use redrive_store::{Database, Record};
+use tokio_util::sync::CancellationToken;
 
 use crate::retention::Retention;
 use crate::running::Running;
@@ -22,6 +24,18 @@ pub(crate) struct Launch {
     pub(super) retention: Option<Retention>,
     /// Keeps requests out until it has started.
     pub(super) gate: Gate,
+    /// What works beside the workers of the pipeline.
+    pub(super) beside: Option<Arc<dyn Beside>>,
+}
+
+/// Something that works beside the workers of a pipeline.
+#[async_trait]
+pub(super) trait Beside: Send + Sync {
+    /// Works until it is told to stop.
+    async fn run(self: Arc<Self>, stop: CancellationToken);
+
+    /// How it is; what is wrong, in words.
+    fn health(&self) -> Result<(), String>;
 }
 
 impl Launch {
@@ -39,11 +53,15 @@ impl Launch {
         if let Some(retention) = &self.retention {
             running.chore(|stop| retention.clone().keep(stop));
         }
+        if let Some(beside) = &self.beside {
+            running.chore(|stop| Arc::clone(beside).run(stop));
+        }
         self.gate.open();
     }
 
     /// Whether its store answers its workers.
     pub(crate) fn health(&self) -> Result<(), String> {
-        self.pipeline.health.get()
+        self.pipeline.health.get()?;
+        self.beside.as_ref().map_or(Ok(()), |beside| beside.health())
     }
 }

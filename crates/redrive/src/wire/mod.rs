@@ -13,6 +13,7 @@ mod databases;
 mod handlers;
 mod ingest;
 mod jobs;
+mod kafka;
 mod launch;
 mod outbox;
 mod pace;

@@ -53,6 +53,7 @@ pub(super) fn launch(
         announced: notifies.then(|| (database.clone(), store.channel())),
         retention: config.keep_processed.map(|keep| Retention::new(&config.name, Arc::clone(store), keep)),
         gate: Gate::default(),
+        beside: None,
     })
 }
 

@@ -12,7 +12,7 @@ use redrive_engine::ingest::Ingest;
 use redrive_server::{Doors, IngestDoor};
 
 use super::stores::Stores;
-use super::{Launch, ingest, jobs, outbox, persist};
+use super::{Launch, ingest, jobs, kafka, outbox, persist};
 
 /// Every pipeline that works, ready to start.
 pub(crate) struct Plant {
@@ -67,6 +67,12 @@ impl Plant {
                 .with_context(|| format!("[ingest.{}] cannot start", ingest.name))?;
             plant.doors.add_ingest(IngestDoor::new(Arc::clone(&opened), config.server.max_body.as_len()));
             plant.ingests.push(opened);
+        }
+        for wired in &stores.kafkas {
+            let name = &wired.config.name;
+            let launch = kafka::launch(wired, &surroundings)
+                .with_context(|| format!("[kafka.{name}] cannot start"))?;
+            plant.launches.insert(name.clone(), launch);
         }
         Ok(plant)
     }

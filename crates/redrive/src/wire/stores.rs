@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redrive::config::{Config, DatabaseUrl, JobsConfig, OutboxConfig, PersistConfig};
+use redrive::config::{Config, DatabaseUrl, JobsConfig, KafkaConfig, OutboxConfig, PersistConfig};
 use redrive_core::dead_letter::PipelineKind;
 use redrive_store::{Audit, Database, Error, FailedEvents, Jobs, Letters, Operations, Outbox, Target};
 
@@ -20,6 +20,8 @@ pub(crate) struct Stores<'a> {
     pub(super) jobs: Vec<Wired<'a, JobsConfig, Jobs>>,
     /// The persist pipelines among them.
     pub(super) persists: Vec<Wired<'a, PersistConfig, Persisted>>,
+    /// The index of letters of each Kafka pipeline.
+    pub(super) kafkas: Vec<Wired<'a, KafkaConfig, Letters>>,
 }
 
 /// The store of a pipeline, with its configuration.
@@ -36,8 +38,13 @@ impl<'a> Stores<'a> {
         let own = &config.server.database;
         let database = databases.open(own)?;
         let console = part("server.database", "store", own, &database, Arc::new(console(&database)));
-        let mut stores =
-            Self { parts: vec![console], outboxes: Vec::new(), jobs: Vec::new(), persists: Vec::new() };
+        let mut stores = Self {
+            parts: vec![console],
+            outboxes: Vec::new(),
+            jobs: Vec::new(),
+            persists: Vec::new(),
+            kafkas: Vec::new(),
+        };
         for outbox in &config.outboxes {
             stores.add_outbox(outbox, databases.open(&outbox.database)?)?;
         }
@@ -48,8 +55,9 @@ impl<'a> Stores<'a> {
             stores.add_persist(persist, databases.open(&persist.database)?)?;
         }
         for kafka in &config.kafkas {
-            let letters = Letters::new(database.clone(), &kafka.name, PipelineKind::Kafka);
-            stores.parts.push(part(&kafka.name, "kafka", own, &database, Arc::new(letters)));
+            let store = Arc::new(Letters::new(database.clone(), &kafka.name, PipelineKind::Kafka));
+            stores.parts.push(part(&kafka.name, "kafka", own, &database, store.clone()));
+            stores.kafkas.push(Wired { config: kafka, database: database.clone(), store });
         }
         Ok(stores)
     }

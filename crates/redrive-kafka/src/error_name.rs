@@ -5,7 +5,8 @@
 use rdkafka::error::RDKafkaErrorCode;
 
 /// The name, such as `NOT_LEADER_FOR_PARTITION` or, for an error of the client itself, `_TRANSPORT`.
-pub(super) fn name(code: RDKafkaErrorCode) -> String {
+#[must_use]
+pub fn name(code: RDKafkaErrorCode) -> String {
     use RDKafkaErrorCode as E;
     let known = match code {
         E::BrokerTransportFailure => "_TRANSPORT",

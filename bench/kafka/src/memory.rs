@@ -1,0 +1,26 @@
+//! Memory while a backlog is worked off: four times the lag must not take more.
+
+use bench_harness::{Memory, Scratch, Table, Target};
+
+use crate::{Args, decision, ours, topic};
+
+const BATCH: usize = 5_000;
+const WANTED: f64 = 1.25;
+
+pub(crate) async fn measure(args: &Args, scratch: &Scratch) -> anyhow::Result<Vec<Target>> {
+    println!("\n## Memory of this process while it works off a backlog\n");
+    let mut table = Table::new(&["lag", "peak above the start, MiB"]);
+    let mut peaks = Vec::new();
+    for (name, records) in [("small", args.records / 4), ("large", args.records)] {
+        let topic = topic::filled(&args.kafka, name, records).await?;
+        decision::empty_table(scratch).await?;
+        Memory::forget_peak()?;
+        let before = Memory::read()?.now;
+        ours::consume(&args.kafka, &topic, &topic, records, BATCH, &scratch.url()?).await?;
+        let peak = Memory::read()?.peak;
+        peaks.push(peak);
+        table.row([bench_harness::thousands(records.into()), format!("{:.0}", peak - before)]);
+    }
+    println!("{table}");
+    Ok(vec![Target::at_most("peak memory, 4 × the lag / the lag", WANTED, peaks[1] / peaks[0])])
+}

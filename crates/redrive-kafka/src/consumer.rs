@@ -1,0 +1,378 @@
+//! The consumer: a thread that polls, and a lane for each partition it was given.
+//!
+//! The thread never waits for the work: it always polls again well within `max.poll.interval.ms`. When a
+//! lane has too much waiting, its partition is paused; the others go on. When a partition is taken away,
+//! its lane may finish what it holds for a short while, and what is finished is committed before the
+//! partition changes hands. A lane that takes longer is dropped, and commits nothing: its records come
+//! again, and the sink takes each one once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use metrics::gauge;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext, Rebalance};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::message::Message as _;
+use rdkafka::topic_partition_list::TopicPartitionListElem;
+use rdkafka::{ClientContext, Offset, TopicPartitionList};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::Cluster;
+use crate::health::Health;
+use crate::lane::{BatchOptions, Finished, Lane, Processor, Room};
+use crate::record::Record;
+
+/// How long one poll waits.
+const POLL: Duration = Duration::from_millis(50);
+/// How many records are handed over at a time.
+const CHUNK: usize = 256;
+/// How long a full lane is waited for before its partition is paused: one that is merely busy needs no
+/// pause, and a pause throws away what the client has fetched ahead.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// What may wait in all lanes together, in bytes, whatever the lag.
+const BUDGET: usize = 128 << 20;
+/// How often the lag is measured.
+const LAG_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a broker may take to say where a partition ends.
+const ASK: Duration = Duration::from_secs(1);
+
+/// What a consumer consumes.
+#[derive(Debug, Clone)]
+pub(crate) struct ConsumerOptions {
+    /// The pipeline, for logs and metrics.
+    pub(crate) pipeline: String,
+    /// The cluster.
+    pub(crate) cluster: Cluster,
+    /// The topic.
+    pub(crate) topic: String,
+    /// The consumer group.
+    pub(crate) group: String,
+    /// When a batch is full.
+    pub(crate) batch: BatchOptions,
+    /// How long a lane may finish what it holds when its partition is taken away, or at the end.
+    pub(crate) grace: Duration,
+    /// What its errors are called in the pipeline's health.
+    pub(crate) part: &'static str,
+}
+
+/// Consumes until it is told to stop; returns once everything that is finished is committed.
+///
+/// # Errors
+/// [`KafkaError`] when the settings contradict each other.
+pub(crate) async fn consume(
+    options: ConsumerOptions,
+    processor: Arc<dyn Processor>,
+    health: Health,
+    stop: CancellationToken,
+) -> Result<(), KafkaError> {
+    let runtime = Handle::current();
+    let thread = tokio::task::spawn_blocking(move || {
+        let poller = Poller::new(options, processor, health, runtime)?;
+        poller.run(&stop);
+        Ok(())
+    });
+    thread.await.unwrap_or(Ok(()))
+}
+
+/// What the thread and the callbacks of the client share.
+struct Lanes {
+    options: ConsumerOptions,
+    processor: Arc<dyn Processor>,
+    runtime: Handle,
+    lanes: Mutex<HashMap<i32, Lane>>,
+    finished: Arc<Finished>,
+    room: Arc<Room>,
+    health: Health,
+    /// Partitions that were taken away since the poller last looked.
+    taken: Mutex<Vec<i32>>,
+}
+
+impl Lanes {
+    fn held(&self) -> std::sync::MutexGuard<'_, HashMap<i32, Lane>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(&self, partition: i32) {
+        let (finished, room) = (Arc::clone(&self.finished), Arc::clone(&self.room));
+        let processor = Arc::clone(&self.processor);
+        let lane = Lane::start(&self.runtime, partition, self.options.batch, processor, finished, room);
+        if let Some(old) = self.held().insert(partition, lane) {
+            self.runtime.block_on(old.end(Instant::now()));
+        }
+    }
+
+    /// Ends lanes together; each may finish what it holds until the deadline.
+    fn close(&self, partitions: &[i32], grace: Duration) {
+        let lanes: Vec<Lane> = {
+            let mut held = self.held();
+            partitions.iter().filter_map(|partition| held.remove(partition)).collect()
+        };
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).extend(partitions);
+        lanes.iter().for_each(Lane::stop);
+        let deadline = Instant::now() + grace;
+        self.runtime.block_on(async {
+            for lane in lanes {
+                lane.end(deadline).await;
+            }
+        });
+    }
+
+    fn offsets(&self, finished: &HashMap<i32, i64>) -> TopicPartitionList {
+        let mut list = TopicPartitionList::new();
+        for (partition, next) in finished {
+            // Only a list that is too large fails.
+            let _ = list.add_partition_offset(&self.options.topic, *partition, Offset::Offset(*next));
+        }
+        list
+    }
+}
+
+/// What the client calls back.
+struct Context(Arc<Lanes>);
+
+impl ClientContext for Context {
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(pipeline = %self.0.options.pipeline, %error, reason, "Kafka client");
+        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown) {
+            let brokers = &self.0.options.cluster.brokers;
+            let message = format!("no broker at {brokers} answers: check that they run, and `brokers`");
+            self.0.health.note(self.0.options.part, Err(message));
+        }
+    }
+}
+
+impl ConsumerContext for Context {
+    fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        let Rebalance::Revoke(list) = rebalance else { return };
+        let lanes = &self.0;
+        let partitions: Vec<i32> = list.elements().iter().map(TopicPartitionListElem::partition).collect();
+        let lost = consumer.assignment_lost();
+        tracing::info!(pipeline = %lanes.options.pipeline, topic = %lanes.options.topic, ?partitions, lost, "partitions taken away");
+        // Somebody else has them already: there is nothing to finish for.
+        let grace = if lost { Duration::ZERO } else { lanes.options.grace };
+        lanes.close(&partitions, grace);
+        let finished: HashMap<i32, i64> = partitions
+            .iter()
+            .filter_map(|partition| Some((*partition, lanes.finished.take_of(*partition)?)))
+            .collect();
+        if !lost && !finished.is_empty() {
+            commit(consumer, &lanes.offsets(&finished), CommitMode::Sync, &lanes.options);
+        }
+    }
+
+    fn post_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        let Rebalance::Assign(list) = rebalance else { return };
+        let partitions: Vec<i32> = list.elements().iter().map(TopicPartitionListElem::partition).collect();
+        let options = &self.0.options;
+        tracing::info!(pipeline = %options.pipeline, topic = %options.topic, ?partitions, "partitions given");
+        for partition in partitions {
+            self.0.open(partition);
+        }
+    }
+
+    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
+        let Err(error) = result else { return };
+        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::NoOffset) {
+            return;
+        }
+        tracing::warn!(pipeline = %self.0.options.pipeline, %error, "a commit failed, and is tried again");
+        let held = self.0.held();
+        for element in offsets.elements() {
+            if let (true, Offset::Offset(next)) = (held.contains_key(&element.partition()), element.offset())
+            {
+                self.0.finished.note(element.partition(), next);
+            }
+        }
+    }
+}
+
+struct Poller {
+    consumer: BaseConsumer<Context>,
+    lanes: Arc<Lanes>,
+    topic: Arc<str>,
+    /// Polled and not handed over yet.
+    polled: HashMap<i32, Vec<Record>>,
+}
+
+impl Poller {
+    fn new(
+        options: ConsumerOptions,
+        processor: Arc<dyn Processor>,
+        health: Health,
+        runtime: Handle,
+    ) -> Result<Self, KafkaError> {
+        let config = options.cluster.consumer(&options.group);
+        let topic: Arc<str> = options.topic.as_str().into();
+        let lanes = Arc::new(Lanes {
+            options,
+            processor,
+            runtime,
+            lanes: Mutex::default(),
+            finished: Arc::default(),
+            room: Arc::default(),
+            health,
+            taken: Mutex::default(),
+        });
+        let consumer: BaseConsumer<Context> = config.create_with_context(Context(Arc::clone(&lanes)))?;
+        consumer.subscribe(&[&topic])?;
+        Ok(Self { consumer, lanes, topic, polled: HashMap::new() })
+    }
+
+    fn run(mut self, stop: &CancellationToken) {
+        let mut measured = std::time::Instant::now();
+        while !stop.is_cancelled() {
+            self.poll();
+            self.hand_over();
+            self.resume();
+            self.commit(CommitMode::Async);
+            if measured.elapsed() > LAG_INTERVAL {
+                measured = std::time::Instant::now();
+                self.measure_lag();
+            }
+        }
+        let all: Vec<i32> = self.lanes.held().keys().copied().collect();
+        self.lanes.close(&all, self.lanes.options.grace);
+        self.commit(CommitMode::Sync);
+        // Dropping the consumer leaves the group, so that others need not wait for a time-out.
+    }
+
+    /// Takes what is there, up to a chunk; waits only for the first.
+    fn poll(&mut self) {
+        let mut wait = POLL;
+        for _ in 0..CHUNK {
+            match self.consumer.poll(wait) {
+                None => break,
+                Some(Ok(message)) => {
+                    let record = Record::of(&message, &self.topic);
+                    self.polled.entry(message.partition()).or_default().push(record);
+                    wait = Duration::ZERO;
+                }
+                Some(Err(error)) => self.complain(&error),
+            }
+        }
+        self.forget_taken();
+    }
+
+    /// What was polled of a partition before it was taken away must not reach the lane that it gets when
+    /// it comes back: that one starts further back, and would commit beyond what it has not seen. A poll in
+    /// which a partition changes hands returns no record, so nothing of the new assignment is lost here.
+    fn forget_taken(&mut self) {
+        let taken = std::mem::take(&mut *self.lanes.taken.lock().unwrap_or_else(PoisonError::into_inner));
+        for partition in taken {
+            self.polled.remove(&partition);
+        }
+    }
+
+    fn complain(&self, error: &KafkaError) {
+        let options = &self.lanes.options;
+        tracing::warn!(pipeline = %options.pipeline, topic = %options.topic, %error, "cannot consume");
+        let message = format!("topic {} cannot be consumed: {error}", options.topic);
+        self.lanes.health.note(options.part, Err(message));
+    }
+
+    fn hand_over(&mut self) {
+        if self.polled.is_empty() {
+            return;
+        }
+        self.lanes.health.note(self.lanes.options.part, Ok(()));
+        for (partition, records) in self.polled.drain() {
+            // A partition that was just taken away has no lane: its records come again elsewhere.
+            if let Some(lane) = self.lanes.held().get(&partition) {
+                lane.push(records);
+            }
+        }
+        let begun = std::time::Instant::now();
+        while self.full().next().is_some() && begun.elapsed() < PATIENCE {
+            self.lanes.room.wait(PATIENCE - begun.elapsed().min(PATIENCE));
+        }
+        let full: Vec<i32> = self.full().collect();
+        self.switch(&full, Switch::Pause);
+    }
+
+    /// The lanes that are full and not paused.
+    fn full(&self) -> impl Iterator<Item = i32> + use<> {
+        let held = self.lanes.held();
+        let share = BUDGET / held.len().max(1);
+        let is_full = |lane: &Lane| !lane.paused && lane.is_full(share);
+        let full: Vec<i32> = held.iter().filter(|(_, lane)| is_full(lane)).map(|(at, _)| *at).collect();
+        full.into_iter()
+    }
+
+    fn resume(&self) {
+        let ready: Vec<i32> = {
+            let held = self.lanes.held();
+            let share = BUDGET / held.len().max(1);
+            held.iter().filter(|(_, lane)| lane.paused && lane.has_room(share)).map(|(at, _)| *at).collect()
+        };
+        self.switch(&ready, Switch::Resume);
+    }
+
+    fn switch(&self, partitions: &[i32], switch: Switch) {
+        if partitions.is_empty() {
+            return;
+        }
+        let mut list = TopicPartitionList::new();
+        for partition in partitions {
+            list.add_partition(&self.topic, *partition);
+        }
+        let switched = match switch {
+            Switch::Pause => self.consumer.pause(&list),
+            Switch::Resume => self.consumer.resume(&list),
+        };
+        if let Err(error) = switched {
+            tracing::warn!(pipeline = %self.lanes.options.pipeline, %error, "cannot pause or resume");
+            return;
+        }
+        for partition in partitions {
+            if let Some(lane) = self.lanes.held().get_mut(partition) {
+                lane.paused = matches!(switch, Switch::Pause);
+            }
+        }
+    }
+
+    fn commit(&self, mode: CommitMode) {
+        let finished = self.lanes.finished.take();
+        if !finished.is_empty() {
+            commit(&self.consumer, &self.lanes.offsets(&finished), mode, &self.lanes.options);
+        }
+    }
+
+    /// How far this member is behind. A broker that answers also ends an earlier complaint.
+    fn measure_lag(&self) {
+        let options = &self.lanes.options;
+        let mut lag = 0_i64;
+        let Ok(position) = self.consumer.position() else { return };
+        for element in position.elements() {
+            let asked = self.consumer.client().fetch_watermarks(&self.topic, element.partition(), ASK);
+            let Ok((low, high)) = asked else { return };
+            let next = element.offset().to_raw().filter(|next| *next >= 0).unwrap_or(low);
+            lag += (high - next).max(0);
+        }
+        if position.count() > 0 || self.consumer.fetch_metadata(Some(&self.topic), ASK).is_ok() {
+            self.lanes.health.note(options.part, Ok(()));
+        }
+        let (pipeline, topic) = (options.pipeline.clone(), options.topic.clone());
+        gauge!("redrive_kafka_lag", "pipeline" => pipeline, "topic" => topic).set(lag as f64);
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Switch {
+    Pause,
+    Resume,
+}
+
+fn commit(
+    consumer: &BaseConsumer<Context>,
+    offsets: &TopicPartitionList,
+    mode: CommitMode,
+    options: &ConsumerOptions,
+) {
+    if let Err(error) = consumer.commit(offsets, mode) {
+        // What is not committed is read again, and the sink takes it once.
+        tracing::warn!(pipeline = %options.pipeline, topic = %options.topic, %error, "offsets could not be committed");
+    }
+}

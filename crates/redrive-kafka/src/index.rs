@@ -1,0 +1,388 @@
+//! The index: letters in topics, also as letters in redrive's own store, so that they can be searched,
+//! grouped and redriven one by one.
+//!
+//! A letter comes in once: it is known by its origin, the topic it lies in and how often it was redriven,
+//! so one that was published twice (a crash between publishing and committing) is one letter. The body,
+//! key and headers are kept byte for byte; what a letter's fields cannot say (no value, no key, a header
+//! without a value) is said by headers whose names start with `redrive:`.
+//!
+//! Every instance reads all partitions, without being a member of a group: there is nothing to balance.
+//! Its place is committed once its letters are stored. A parked letter is closed when the parking lot is
+//! done with it; the index commits no further than the first that is not.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
+use rdkafka::error::KafkaError;
+use rdkafka::message::Message as _;
+use rdkafka::{Offset, TopicPartitionList};
+use redrive_core::dead_letter::{DeadLetterQueue as _, Operator, Origin};
+use redrive_core::event::{MAX_KEY, MAX_TYPE};
+use redrive_store::{Letters, NewLetter};
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::Cluster;
+use crate::headers;
+use crate::health::Health;
+use crate::record::{Header, Record};
+use crate::writer::LetterTopics;
+
+/// The most that is stored at a time.
+const BATCH: usize = 500;
+const BATCH_BYTES: usize = 8 << 20;
+const POLL: Duration = Duration::from_millis(200);
+/// How often to look for new partitions, and for parked letters that are done with.
+const LOOK: Duration = Duration::from_secs(2);
+const ASK: Duration = Duration::from_secs(5);
+
+/// What only an index says about a letter.
+const KEY: &str = "redrive:key";
+const NO_VALUE: &str = "redrive:no-value";
+const NO_HEADER_VALUE: &str = "redrive:no-header-value";
+const LIES_AT: &str = "redrive:lies-at";
+
+/// What is indexed.
+#[derive(Debug, Clone)]
+pub struct IndexOptions {
+    /// The pipeline.
+    pub pipeline: String,
+    /// Where Kafka is.
+    pub cluster: Cluster,
+    /// The topics.
+    pub topics: LetterTopics,
+    /// The group under which it remembers its place.
+    pub group: String,
+    /// The group of the parking lot: what that has committed is done with.
+    pub parking_group: String,
+}
+
+/// Reads topics of letters into the store until it is told to stop.
+pub async fn index(options: IndexOptions, letters: Arc<Letters>, health: Health, stop: CancellationToken) {
+    let runtime = Handle::current();
+    let thread = tokio::task::spawn_blocking(move || {
+        let mut pause = Duration::from_millis(500);
+        while !stop.is_cancelled() {
+            let reader = Reader::new(&options, &letters, &runtime);
+            let ended = reader.and_then(|mut reader| reader.run(&stop, &health));
+            if let Err(error) = ended {
+                health.note("index", Err(format!("letters in topics cannot be read: {error}")));
+                runtime.block_on(async { stop.run_until_cancelled(tokio::time::sleep(pause)).await });
+                pause = (pause * 2).min(Duration::from_secs(10));
+            }
+        }
+    });
+    // A defect in it has been reported by the runtime.
+    let _ = thread.await;
+}
+
+struct Reader<'a> {
+    options: &'a IndexOptions,
+    letters: &'a Letters,
+    runtime: &'a Handle,
+    consumer: BaseConsumer,
+    /// Asks how far the parking lot is; it never joins that group.
+    asking: BaseConsumer,
+    names: HashMap<String, Arc<str>>,
+    assigned: usize,
+    /// Parked letters that the parking lot is not done with: their sources.
+    parked: BTreeMap<(i32, i64), String>,
+    /// Where to go on, of the parking topic.
+    seen: BTreeMap<i32, i64>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(options: &'a IndexOptions, letters: &'a Letters, runtime: &'a Handle) -> Result<Self, KafkaError> {
+        let consumer: BaseConsumer = options.cluster.consumer(&options.group).create()?;
+        let asking: BaseConsumer = options.cluster.consumer(&options.parking_group).create()?;
+        let topics = [&options.topics.dlq, &options.topics.parking, &options.topics.parking_dlq];
+        let names = topics.into_iter().map(|topic| (topic.clone(), Arc::from(topic.as_str()))).collect();
+        let (parked, seen) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { options, letters, runtime, consumer, asking, names, assigned: 0, parked, seen })
+    }
+
+    fn run(&mut self, stop: &CancellationToken, health: &Health) -> Result<(), KafkaError> {
+        let mut looked: Option<Instant> = None;
+        while !stop.is_cancelled() {
+            if looked.is_none_or(|looked| looked.elapsed() > LOOK) {
+                looked = Some(Instant::now());
+                self.assign()?;
+                self.close_settled();
+            }
+            let batch = self.poll()?;
+            if batch.is_empty() {
+                continue;
+            }
+            self.store(&batch, stop, health);
+            if stop.is_cancelled() {
+                return Ok(());
+            }
+            self.commit(&batch)?;
+            health.note("index", Ok(()));
+        }
+        Ok(())
+    }
+
+    /// Every partition there is; again when there are more.
+    fn assign(&mut self) -> Result<(), KafkaError> {
+        let mut list = TopicPartitionList::new();
+        for topic in self.names.keys() {
+            let metadata = self.consumer.fetch_metadata(Some(topic), ASK)?;
+            for found in metadata.topics().iter().filter(|found| found.error().is_none()) {
+                for partition in found.partitions() {
+                    list.add_partition_offset(topic, partition.id(), Offset::Stored)?;
+                }
+            }
+        }
+        if list.count() != self.assigned {
+            self.assigned = list.count();
+            self.parked.clear();
+            self.seen.clear();
+            self.consumer.assign(&list)?;
+        }
+        Ok(())
+    }
+
+    fn poll(&self) -> Result<Vec<Record>, KafkaError> {
+        let mut batch: Vec<Record> = Vec::new();
+        let (mut wait, mut bytes) = (POLL, 0);
+        while batch.len() < BATCH && bytes < BATCH_BYTES {
+            let Some(message) = self.consumer.poll(wait) else { break };
+            let message = message?;
+            if let Some(topic) = self.names.get(message.topic()) {
+                let record = Record::of(&message, topic);
+                bytes += record.size();
+                batch.push(record);
+            }
+            wait = Duration::ZERO;
+        }
+        Ok(batch)
+    }
+
+    /// Until they are stored, or it is told to stop.
+    fn store(&mut self, batch: &[Record], stop: &CancellationToken, health: &Health) {
+        let new: Vec<NewLetter> = batch.iter().map(letter).collect();
+        let mut pause = Duration::from_millis(200);
+        while let Err(error) = self.runtime.block_on(self.letters.add(&new)) {
+            if stop.is_cancelled() {
+                return;
+            }
+            health.note("index", Err(format!("letters cannot be indexed: {error}")));
+            self.runtime.block_on(async { stop.run_until_cancelled(tokio::time::sleep(pause)).await });
+            pause = (pause * 2).min(Duration::from_secs(5));
+        }
+        for (record, letter) in batch.iter().zip(new) {
+            if *record.position.topic == *self.options.topics.parking {
+                let at = (record.position.partition, record.position.offset);
+                self.parked.insert(at, letter.source);
+                self.seen.insert(at.0, at.1 + 1);
+            }
+        }
+    }
+
+    fn commit(&self, batch: &[Record]) -> Result<(), KafkaError> {
+        let mut next: HashMap<(&str, i32), i64> = HashMap::new();
+        for record in batch.iter().filter(|record| *record.position.topic != *self.options.topics.parking) {
+            next.insert((&record.position.topic, record.position.partition), record.position.offset + 1);
+        }
+        self.commit_all(next)
+    }
+
+    fn commit_all(&self, next: HashMap<(&str, i32), i64>) -> Result<(), KafkaError> {
+        if next.is_empty() {
+            return Ok(());
+        }
+        let mut list = TopicPartitionList::new();
+        for ((topic, partition), offset) in next {
+            list.add_partition_offset(topic, partition, Offset::Offset(offset))?;
+        }
+        self.consumer.commit(&list, CommitMode::Async)
+    }
+
+    /// Closes parked letters that the parking lot is done with.
+    fn close_settled(&mut self) {
+        if self.parked.is_empty() {
+            return;
+        }
+        let Ok(committed) = self.parking_progress() else { return };
+        let is_done =
+            |(partition, offset): &(i32, i64)| committed.get(partition).is_some_and(|done| offset < done);
+        let done: Vec<((i32, i64), String)> = self
+            .parked
+            .iter()
+            .filter(|(at, _)| is_done(at))
+            .map(|(at, source)| (*at, source.clone()))
+            .collect();
+        if done.is_empty() {
+            return;
+        }
+        let sources: Vec<String> = done.iter().map(|(_, source)| source.clone()).collect();
+        if let Err(error) = self.runtime.block_on(close(self.letters, &sources)) {
+            tracing::debug!(pipeline = %self.options.pipeline, %error, "parked letters could not be closed");
+            return;
+        }
+        for (at, _) in &done {
+            self.parked.remove(at);
+        }
+        let topic = self.options.topics.parking.as_str();
+        let mut next = HashMap::new();
+        for (partition, seen) in &self.seen {
+            let open = self.parked.range((*partition, 0)..=(*partition, i64::MAX)).next();
+            next.insert((topic, *partition), open.map_or(*seen, |((_, offset), _)| *offset));
+        }
+        if let Err(error) = self.commit_all(next) {
+            tracing::debug!(pipeline = %self.options.pipeline, %error, "the index could not commit");
+        }
+    }
+
+    /// How far the parking lot is.
+    fn parking_progress(&self) -> Result<HashMap<i32, i64>, KafkaError> {
+        let mut list = TopicPartitionList::new();
+        for partition in self.seen.keys() {
+            list.add_partition(&self.options.topics.parking, *partition);
+        }
+        let committed = self.asking.committed_offsets(list, ASK)?;
+        let offset =
+            |element: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| match element.offset() {
+                Offset::Offset(next) => Some((element.partition(), next)),
+                _ => None,
+            };
+        Ok(committed.elements().iter().filter_map(offset).collect())
+    }
+}
+
+async fn close(letters: &Letters, sources: &[String]) -> Result<(), String> {
+    let operator = Operator::new("redrive");
+    for chunk in sources.chunks(BATCH) {
+        let numbers = letters.numbers_of(chunk).await.map_err(|error| error.to_string())?;
+        let ids: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+        let note = "the parking lot is done with it";
+        letters.resolve(&ids, &operator, note).await.map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// A letter as the store keeps it.
+#[must_use]
+pub fn letter(record: &Record) -> NewLetter {
+    let reading = headers::read(record);
+    let origin = reading.origin.unwrap_or_else(|| record.position.clone());
+    let written = record.timestamp.and_then(|millis| Timestamp::from_millisecond(millis).ok());
+    let failed_at = reading.failed_at.or(written).unwrap_or_else(Timestamp::now);
+    let key = record.key.as_deref().unwrap_or_default();
+    NewLetter {
+        source: cut(&format!("{}:{origin}#{}", record.position.topic, reading.redrives), MAX_KEY),
+        event_type: cut(&record.position.topic, MAX_TYPE),
+        key: cut(&String::from_utf8_lossy(key), MAX_KEY),
+        payload: record.value.clone().unwrap_or_default(),
+        headers: kept_headers(record),
+        origin: Origin::Topic {
+            topic: origin.topic.to_string(),
+            partition: origin.partition,
+            offset: origin.offset,
+        },
+        target: None,
+        failure: reading.failure,
+        attempts: reading.attempts,
+        first_failed_at: reading.first_failed_at.unwrap_or(failed_at),
+        failed_at,
+    }
+}
+
+fn kept_headers(record: &Record) -> Vec<(String, Vec<u8>)> {
+    let mut kept: Vec<(String, Vec<u8>)> = Vec::with_capacity(record.headers.len() + 3);
+    for header in &record.headers {
+        kept.push((header.name.clone(), header.value.clone().unwrap_or_default()));
+    }
+    for (at, _) in record.headers.iter().enumerate().filter(|(_, header)| header.value.is_none()) {
+        kept.push((NO_HEADER_VALUE.to_owned(), at.to_string().into_bytes()));
+    }
+    kept.push((LIES_AT.to_owned(), record.position.to_string().into_bytes()));
+    kept.extend(record.key.clone().map(|key| (KEY.to_owned(), key)));
+    if record.value.is_none() {
+        kept.push((NO_VALUE.to_owned(), Vec::new()));
+    }
+    kept
+}
+
+/// The key, value and headers that a stored letter had in its topic.
+#[must_use]
+pub fn restored(payload: Vec<u8>, kept: Vec<(String, Vec<u8>)>) -> Restored {
+    let of = |name: &str| kept.iter().rev().find(|(other, _)| other == name).map(|(_, value)| value.clone());
+    let (key, value) = (of(KEY), of(NO_VALUE).map_or(Some(payload), |_| None));
+    let number = |value: &[u8]| std::str::from_utf8(value).ok().and_then(|text| text.parse::<usize>().ok());
+    let absent: Vec<usize> = kept
+        .iter()
+        .filter(|(name, _)| name == NO_HEADER_VALUE)
+        .filter_map(|(_, value)| number(value))
+        .collect();
+    let is_ours = |name: &str| [KEY, NO_VALUE, NO_HEADER_VALUE, LIES_AT].contains(&name);
+    let header = |(at, (name, value)): (usize, (String, Vec<u8>))| {
+        (!is_ours(&name)).then(|| Header { name, value: (!absent.contains(&at)).then_some(value) })
+    };
+    let headers = kept.into_iter().enumerate().filter_map(header).collect();
+    Restored { key, value, headers }
+}
+
+/// What a letter was in its topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restored {
+    /// Its key.
+    pub key: Option<Vec<u8>>,
+    /// Its value.
+    pub value: Option<Vec<u8>>,
+    /// Its headers.
+    pub headers: Vec<Header>,
+}
+
+/// A text that fits its column: no NUL, so many characters.
+fn cut(text: &str, max: usize) -> String {
+    text.chars().map(|letter| if letter == '\0' { '\u{FFFD}' } else { letter }).take(max).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, prop_assert_eq, proptest};
+
+    use super::*;
+    use crate::record::Position;
+
+    proptest! {
+        #[test]
+        fn what_a_letter_was_survives_the_store(
+            key: Option<Vec<u8>>,
+            value: Option<Vec<u8>>,
+            headers in proptest::collection::vec(("[a-z]{0,4}", any::<Option<Vec<u8>>>()), 0..5),
+        ) {
+            let headers: Vec<Header> =
+                headers.into_iter().map(|(name, value)| Header { name, value }).collect();
+            let position = Position::new("decision-logs-dlq", 1, 2);
+            let record = Record { position, timestamp: None, key, value, headers };
+            let stored = letter(&record);
+            let restored = restored(stored.payload, stored.headers);
+            prop_assert_eq!(restored, Restored { key: record.key, value: record.value, headers: record.headers });
+        }
+    }
+
+    #[test]
+    fn the_same_letter_published_twice_is_one_and_a_redriven_one_is_another() {
+        let record = |offset: i64, redrives: &str| Record {
+            position: Position::new("logs-dlq", 0, offset),
+            timestamp: Some(0),
+            key: None,
+            value: None,
+            headers: vec![
+                Header::new("kafka_dlt-original-topic", "logs"),
+                Header::new("kafka_dlt-original-partition", "3"),
+                Header::new("kafka_dlt-original-offset", "42"),
+                Header::new(headers::REDRIVE_COUNT, redrives),
+            ],
+        };
+        assert_eq!(letter(&record(1, "0")).source, "logs-dlq:logs/3/42#0");
+        assert_eq!(letter(&record(1, "0")).source, letter(&record(2, "0")).source);
+        assert_ne!(letter(&record(1, "0")).source, letter(&record(2, "1")).source);
+    }
+}

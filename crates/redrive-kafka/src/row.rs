@@ -1,0 +1,48 @@
+//! A decoded record: one row of a sink.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+
+use crate::record::Position;
+
+/// One value on its way into a column. Numbers stay the text that was sent: a number beyond 2^53 is not
+/// rounded on its way through.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell<'a> {
+    /// NULL.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number, as it was written.
+    Number(Cow<'a, str>),
+    /// A text, unescaped, without NUL.
+    Text(Cow<'a, str>),
+    /// JSON, as it was written.
+    Json(&'a str),
+    /// A point in time.
+    Time(Timestamp),
+}
+
+/// A row: who it is, and its cells in the order of the declared columns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row<'a> {
+    /// Which record it is; a sink takes each one once.
+    pub identity: Position,
+    /// Its cells.
+    pub cells: Vec<Cell<'a>>,
+}
+
+impl Row<'_> {
+    /// About how many bytes it takes on its way.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let cell = |cell: &Cell<'_>| match cell {
+            Cell::Null | Cell::Bool(_) => 4,
+            Cell::Number(text) | Cell::Text(text) => text.len(),
+            Cell::Json(text) => text.len(),
+            Cell::Time(_) => 30,
+        };
+        self.identity.topic.len() + 20 + self.cells.iter().map(cell).sum::<usize>()
+    }
+}

@@ -1,0 +1,206 @@
+//! Rows into MySQL or MariaDB, by multi-row inserts in one transaction.
+//!
+//! `INSERT IGNORE` and `ON DUPLICATE KEY` would swallow every broken unique key, also one of the user's
+//! own: the record would be lost in silence. So rows go in plainly; when a key is broken, those whose
+//! place in the topic is there already are taken out, and what still breaks is poison.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redrive_core::failure::{Class, Code, Failure};
+use redrive_store::Dialect;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
+use sqlx::{AssertSqlSafe, Connection as _, Row as _};
+
+use super::Sink;
+use super::statement::SinkTable;
+use crate::row::{Cell, Row};
+
+/// A statement has at most 65,535 parameters.
+const MAX_PARAMETERS: usize = 60_000;
+
+/// Stores rows in a table of MySQL or MariaDB.
+#[derive(Debug)]
+pub struct MySqlSink {
+    options: MySqlConnectOptions,
+    table: SinkTable,
+    timeout: Duration,
+    idle: Mutex<Vec<MySqlConnection>>,
+}
+
+impl MySqlSink {
+    /// A sink at this address. Nothing is asked of the server yet; one batch may take so long.
+    ///
+    /// # Errors
+    /// What is wrong with the address.
+    pub fn new(url: &str, table: SinkTable, timeout: Duration) -> Result<Self, sqlx::Error> {
+        Ok(Self { options: url.parse()?, table, timeout, idle: Mutex::default() })
+    }
+
+    async fn with<T>(
+        &self,
+        run: impl AsyncFnOnce(&mut MySqlConnection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, Failure> {
+        let done = tokio::time::timeout(self.timeout, async {
+            let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let mut connection = match idle {
+                Some(connection) => connection,
+                None => MySqlConnection::connect_with(&self.options).await?,
+            };
+            let done = run(&mut connection).await;
+            // A transaction that failed is undone by closing its connection.
+            if done.is_ok() {
+                self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            }
+            done
+        });
+        match done.await {
+            Ok(done) => done.map_err(|error| failure(&error)),
+            Err(_) => Err(Failure::transient(
+                "Timeout",
+                format!("the sink's database did not answer within {:?}", self.timeout),
+            )),
+        }
+    }
+
+    async fn insert(&self, rows: &[&Row<'_>]) -> Result<(), Failure> {
+        self.with(async |connection: &mut MySqlConnection| {
+            let mut transaction = connection.begin().await?;
+            for chunk in rows.chunks((MAX_PARAMETERS / self.table.width()).max(1)) {
+                let mut query = sqlx::query(AssertSqlSafe(self.insert_text(chunk.len())));
+                for row in chunk {
+                    query = query.bind(row.identity.topic.to_string());
+                    query = query.bind(row.identity.partition).bind(row.identity.offset);
+                    for cell in &row.cells {
+                        query = query.bind(text(cell));
+                    }
+                }
+                query.persistent(false).execute(&mut *transaction).await?;
+            }
+            transaction.commit().await
+        })
+        .await
+    }
+
+    fn insert_text(&self, rows: usize) -> String {
+        let dialect = Dialect::MySql;
+        let row = format!("({})", vec!["?"; self.table.width()].join(", "));
+        let rows = vec![row; rows].join(", ");
+        format!("INSERT INTO {} ({}) VALUES {rows}", self.table.quoted(dialect), self.table.list(dialect))
+    }
+
+    /// Which of the rows are there already.
+    async fn known(&self, rows: &[Row<'_>]) -> Result<HashSet<(String, i32, i64)>, Failure> {
+        let [topic, partition, offset] = self.table.position();
+        let text = format!(
+            "SELECT `{topic}`, `{partition}`, `{offset}` FROM {} \
+             WHERE `{topic}` = ? AND `{partition}` = ? AND `{offset}` BETWEEN ? AND ?",
+            self.table.quoted(Dialect::MySql)
+        );
+        let mut spans: Vec<(String, i32, i64, i64)> = Vec::new();
+        for row in rows {
+            let id = &row.identity;
+            match spans.iter_mut().find(|span| *span.0 == *id.topic && span.1 == id.partition) {
+                Some(span) => (span.2, span.3) = (span.2.min(id.offset), span.3.max(id.offset)),
+                None => spans.push((id.topic.to_string(), id.partition, id.offset, id.offset)),
+            }
+        }
+        self.with(async |connection: &mut MySqlConnection| {
+            let mut known = HashSet::new();
+            for (topic, partition, first, last) in &spans {
+                let query = sqlx::query(AssertSqlSafe(text.clone()));
+                let query = query.bind(topic).bind(partition).bind(first).bind(last);
+                for row in query.fetch_all(&mut *connection).await? {
+                    known.insert((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
+                }
+            }
+            Ok(known)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl Sink for MySqlSink {
+    async fn write(&self, rows: &[Row<'_>]) -> Result<(), Failure> {
+        let all: Vec<&Row<'_>> = rows.iter().collect();
+        let failure = match self.insert(&all).await {
+            Err(failure) if failure.code == Some(Code::MySql(1062)) => failure,
+            done => return done,
+        };
+        let known = self.known(rows).await?;
+        let is_new = |row: &&Row<'_>| {
+            let id = &row.identity;
+            !known.contains(&(id.topic.to_string(), id.partition, id.offset))
+        };
+        let fresh: Vec<&Row<'_>> = rows.iter().filter(is_new).collect();
+        match fresh.len() {
+            0 => Ok(()),
+            many if many == rows.len() => Err(failure),
+            _ => self.insert(&fresh).await,
+        }
+    }
+
+    async fn probe(&self) -> Result<(), Failure> {
+        let text = format!("SELECT 1 FROM {} LIMIT 0", self.table.quoted(Dialect::MySql));
+        self.with(async |connection: &mut MySqlConnection| {
+            sqlx::query(AssertSqlSafe(text)).execute(connection).await.map(drop)
+        })
+        .await
+    }
+
+    async fn check(&self) -> Result<(), String> {
+        let (schema, name) = match self.table.name().split_once('.') {
+            Some((schema, name)) => (Some(schema.to_owned()), name.to_owned()),
+            None => (None, self.table.name().to_owned()),
+        };
+        let found = self
+            .with(async |connection: &mut MySqlConnection| {
+                let columns: Vec<String> = sqlx::query_scalar(
+                    "SELECT CAST(column_name AS CHAR) FROM information_schema.columns \
+                     WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ? ORDER BY ordinal_position",
+                )
+                .bind(&schema)
+                .bind(&name)
+                .fetch_all(&mut *connection)
+                .await?;
+                let keys: Vec<String> = sqlx::query_scalar(
+                    "SELECT CAST(GROUP_CONCAT(column_name) AS CHAR) FROM information_schema.statistics \
+                     WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ? AND non_unique = 0 \
+                     GROUP BY index_name",
+                )
+                .bind(&schema)
+                .bind(&name)
+                .fetch_all(&mut *connection)
+                .await?;
+                Ok((columns, keys))
+            })
+            .await;
+        let (columns, keys) = found.map_err(|failure| format!("the sink's database: {}", failure.message))?;
+        let keys: Vec<Vec<String>> =
+            keys.iter().map(|key| key.split(',').map(str::to_owned).collect()).collect();
+        self.table.complaint(Dialect::MySql, &columns, &keys).map_or(Ok(()), Err)
+    }
+}
+
+fn failure(error: &sqlx::Error) -> Failure {
+    let failure = redrive_store::failure(Dialect::MySql, error);
+    match failure.code {
+        // A missing table or column: nobody's records are to blame.
+        Some(Code::MySql(1146 | 1054 | 1049)) => Failure { class: Class::Transient, ..failure },
+        _ => failure,
+    }
+}
+
+fn text(cell: &Cell<'_>) -> Option<String> {
+    match cell {
+        Cell::Null => None,
+        Cell::Bool(bool) => Some(u8::from(*bool).to_string()),
+        Cell::Number(text) | Cell::Text(text) => Some(text.to_string()),
+        Cell::Json(text) => Some((*text).to_owned()),
+        // MariaDB does not read RFC 3339.
+        Cell::Time(time) => Some(time.strftime("%Y-%m-%d %H:%M:%S%.6f").to_string()),
+    }
+}

@@ -1,0 +1,172 @@
+//! Statements that take rows as arrays: the plain insert, and the function that finds poison by itself.
+//!
+//! The function is made on the connection, in its temporary schema, so it needs no right to create
+//! anything in the database and leaves nothing behind. It tries slices of rows, each in an exception
+//! block: a slice that goes through makes the next one longer, one that fails is cut in four. A failure
+//! that may pass is raised again, and then nothing of the call is stored. Its plan must be a generic one:
+//! with a plan of its own for each slice the server would copy all arrays each time.
+
+use redrive_core::classify::sqlstate;
+use redrive_core::failure::{Code, Failure};
+use redrive_store::Dialect;
+use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::{AssertSqlSafe, Executor as _, Row as _};
+
+use super::Link;
+use crate::row::{Cell, Row};
+use crate::sink::statement::SinkTable;
+
+/// The server-side function for one table.
+#[derive(Debug)]
+pub(super) struct Function {
+    create: String,
+    call: String,
+}
+
+/// States that say nothing about a row, as the core's table has them.
+const MAY_PASS: &str = "s LIKE ANY (ARRAY['08%', '40%', '53%', '57%', '58%', '28%', '3D%']) AND s <> '40002' \
+                        OR s IN ('25006', '25P03', '25P04', '26000', '55P03', '55006', '72000', 'HV00N')";
+
+impl Function {
+    pub(super) fn new(table: &SinkTable, types: &[String]) -> Self {
+        let arguments = numbered(table, |n| format!("c{n} text[]"));
+        let cells = types.iter().enumerate().map(|(n, of)| format!("c{}[i]::{of}", n + 1));
+        let cells = cells.collect::<Vec<_>>().join(", ");
+        let (into, list) = (table.quoted(Dialect::Postgres), table.list(Dialect::Postgres));
+        let key = table.key(Dialect::Postgres);
+        let create = format!(
+            "CREATE OR REPLACE FUNCTION pg_temp.redrive_store({arguments}) \
+             RETURNS TABLE (n int, state text, message text) \
+             LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $redrive$ \
+             #variable_conflict use_column\n\
+             DECLARE lo int := 1; hi int; step int := 16; cap int := 16; \
+               total int := coalesce(array_length(c1, 1), 0); s text; m text; d text; \
+             BEGIN \
+               SET CONSTRAINTS ALL IMMEDIATE; \
+               WHILE lo <= total LOOP \
+                 hi := least(lo + step - 1, total); \
+                 BEGIN \
+                   INSERT INTO {into} ({list}) SELECT {cells} FROM generate_series(lo, hi) AS i \
+                   ON CONFLICT ({key}) DO NOTHING; \
+                   lo := hi + 1; cap := cap + 2; step := least(step * 4, cap); \
+                 EXCEPTION WHEN OTHERS THEN \
+                   GET STACKED DIAGNOSTICS s = RETURNED_SQLSTATE, m = MESSAGE_TEXT, d = PG_EXCEPTION_DETAIL; \
+                   IF {MAY_PASS} THEN RAISE; END IF; \
+                   cap := greatest(16, cap / 2); \
+                   IF lo = hi THEN \
+                     n := lo; state := s; message := m || CASE WHEN d = '' THEN '' ELSE ': ' || d END; \
+                     RETURN NEXT; lo := lo + 1; \
+                   ELSE step := greatest(1, (hi - lo + 1) / 4); END IF; \
+                 END; \
+               END LOOP; \
+             END $redrive$"
+        );
+        let parameters = numbered(table, |n| format!("${n}"));
+        Self { create, call: format!("SELECT n, state, message FROM pg_temp.redrive_store({parameters})") }
+    }
+
+    /// Stores what can be stored, and names the rest.
+    pub(super) async fn call(
+        &self,
+        link: &mut Link,
+        rows: &[Row<'_>],
+    ) -> Result<Vec<(usize, Failure)>, sqlx::Error> {
+        if !link.has_function {
+            link.connection.execute(sqlx::raw_sql(AssertSqlSafe(self.create.clone()))).await?;
+            link.has_function = true;
+        }
+        let width = rows.first().map_or(0, |row| row.cells.len() + 3);
+        let mut query = sqlx::query(AssertSqlSafe(self.call.clone()));
+        for column in columns(width, rows) {
+            query = query.bind(column);
+        }
+        let found = query.fetch_all(&mut link.connection).await?;
+        found.iter().map(poison).collect()
+    }
+}
+
+fn poison(row: &PgRow) -> Result<(usize, Failure), sqlx::Error> {
+    let number: i32 = row.try_get(0)?;
+    let state: String = row.try_get(1)?;
+    let message: String = row.try_get(2)?;
+    let index = usize::try_from(number - 1).unwrap_or_default();
+    let failure = Failure::new(sqlstate::classify(&state), "Database", message);
+    Ok((index, failure.with_code(Code::SqlState(state))))
+}
+
+/// The insert of many rows in one statement.
+pub(super) fn insert(table: &SinkTable, types: &[String]) -> String {
+    let arrays = numbered(table, |n| format!("${n}::text[]"));
+    let names = numbered(table, |n| format!("c{n}"));
+    let cells =
+        types.iter().enumerate().map(|(n, of)| format!("c{}::{of}", n + 1)).collect::<Vec<_>>().join(", ");
+    let (into, list) = (table.quoted(Dialect::Postgres), table.list(Dialect::Postgres));
+    let key = table.key(Dialect::Postgres);
+    format!(
+        "INSERT INTO {into} ({list}) SELECT {cells} FROM unnest({arrays}) AS s({names}) \
+         ON CONFLICT ({key}) DO NOTHING"
+    )
+}
+
+pub(super) async fn run_insert(
+    connection: &mut PgConnection,
+    statement: &str,
+    width: usize,
+    rows: &[Row<'_>],
+) -> Result<(), sqlx::Error> {
+    let mut query = sqlx::query(AssertSqlSafe(statement.to_owned()));
+    for column in columns(width, rows) {
+        query = query.bind(column);
+    }
+    query.execute(connection).await.map(drop)
+}
+
+fn numbered(table: &SinkTable, each: impl Fn(usize) -> String) -> String {
+    (1..=table.width()).map(each).collect::<Vec<_>>().join(", ")
+}
+
+/// The rows as columns of text; the server reads each text as the column's type, as COPY does.
+fn columns(width: usize, rows: &[Row<'_>]) -> Vec<Vec<Option<String>>> {
+    let mut columns: Vec<Vec<Option<String>>> = (0..width).map(|_| Vec::with_capacity(rows.len())).collect();
+    for row in rows {
+        columns[0].push(Some(row.identity.topic.to_string()));
+        columns[1].push(Some(row.identity.partition.to_string()));
+        columns[2].push(Some(row.identity.offset.to_string()));
+        for (column, cell) in columns[3..].iter_mut().zip(&row.cells) {
+            column.push(text(cell));
+        }
+    }
+    columns
+}
+
+fn text(cell: &Cell<'_>) -> Option<String> {
+    match cell {
+        Cell::Null => None,
+        Cell::Bool(bool) => Some(bool.to_string()),
+        Cell::Number(text) | Cell::Text(text) => Some(text.to_string()),
+        Cell::Json(text) => Some((*text).to_owned()),
+        Cell::Time(time) => Some(time.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The function must let pass exactly what the core calls retryable.
+    #[test]
+    fn the_function_knows_the_states_that_may_pass() {
+        let states = [
+            "08006", "40001", "40P01", "53300", "57014", "57P01", "58030", "28000", "3D000", "25006",
+            "25P03", "25P04", "26000", "55P03", "55006", "72000", "HV00N",
+        ];
+        for state in states {
+            assert!(sqlstate::classify(state).is_retryable(), "{state}");
+            let prefix = format!("'{}%'", &state[..2]);
+            assert!(MAY_PASS.contains(&prefix) || MAY_PASS.contains(&format!("'{state}'")), "{state}");
+        }
+        for state in ["40002", "23505", "23503", "23514", "22P02", "22001", "P0001"] {
+            assert!(!sqlstate::classify(state).is_retryable(), "{state}");
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Rows into Postgres.
+//!
+//! A batch goes in by one plain COPY: the quickest way there is, and whole or not at all. Records that are
+//! there already break it, and so does poison; only then is care taken, and it costs only that batch:
+//!
+//! 1. The error of a COPY names the line it failed at. What stands before that line is copied again, the
+//!    line is poison (or there already), and what follows is copied. A few poison rows cost a few round trips.
+//! 2. After a handful, or when no line is named (foreign keys), one call of a server-side function takes the
+//!    rest: slices of adaptive size, each in an exception block, `ON CONFLICT DO NOTHING`.
+//! 3. Where the function cannot be made (no TEMP privilege, a pooler between us), plain bisecting.
+//!
+//! All three store the same rows and name the same poison: rows go in from left to right, and a row is
+//! poison if it fails when everything good before it is there.
+
+mod copy;
+mod isolate;
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redrive_core::failure::{Code, Failure};
+use redrive_store::Dialect;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgDatabaseError};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, Row as _};
+use tokio::sync::OnceCell;
+
+use super::statement::SinkTable;
+use super::{Sink, Stored, bisect, may_pass};
+use crate::row::Row;
+use copy::CopyText;
+use isolate::Function;
+
+/// How many poison rows are worth a COPY of their own.
+const SPLITS: usize = 3;
+
+/// How poison is found. All ways find the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Isolation {
+    /// The quickest way that works.
+    #[default]
+    Quickest,
+    /// By bisecting alone, as every sink can.
+    Bisect,
+}
+
+/// Stores rows in a table of Postgres.
+#[derive(Debug)]
+pub struct PostgresSink {
+    options: PgConnectOptions,
+    table: SinkTable,
+    timeout: Duration,
+    isolation: Isolation,
+    copy: String,
+    shape: OnceCell<Shape>,
+    idle: Mutex<Vec<Link>>,
+}
+
+/// What only the catalogue knows.
+#[derive(Debug)]
+struct Shape {
+    insert: String,
+    function: Function,
+}
+
+/// A connection, and whether the server-side function was made on it.
+#[derive(Debug)]
+struct Link {
+    connection: PgConnection,
+    has_function: bool,
+}
+
+/// Why a statement failed: the failure, and the row that it names, if it names one.
+#[derive(Debug)]
+struct Refused {
+    failure: Failure,
+    row: Option<usize>,
+    /// A unique key is broken: the row may be there already. Which key was broken says nothing, since a
+    /// record that comes twice breaks all of them.
+    clash: bool,
+}
+
+impl PostgresSink {
+    /// A sink at this address. Nothing is asked of the server yet; one batch may take so long.
+    ///
+    /// # Errors
+    /// What is wrong with the address.
+    pub fn new(url: &str, table: SinkTable, timeout: Duration) -> Result<Self, sqlx::Error> {
+        let millis = timeout.as_millis().to_string();
+        let options: PgConnectOptions = url.parse()?;
+        // A lock that is not had in time is given up by the server: a client that just left would leave
+        // its statement waiting there. Text is UTF-8 and times are ISO, whatever the role's defaults are.
+        let options = options
+            .application_name("redrive")
+            .options([("lock_timeout", millis.as_str()), ("datestyle", "ISO")]);
+        let dialect = Dialect::Postgres;
+        let copy = format!("COPY {} ({}) FROM STDIN", table.quoted(dialect), table.list(dialect));
+        let shape = OnceCell::new();
+        let (isolation, idle) = (Isolation::default(), Mutex::default());
+        Ok(Self { options, table, timeout, isolation, copy, shape, idle })
+    }
+
+    /// The same sink with another way to find poison.
+    #[must_use]
+    pub fn isolating_by(mut self, isolation: Isolation) -> Self {
+        self.isolation = isolation;
+        self
+    }
+
+    /// Runs something on a connection of its own. The connection is kept only when the server answered:
+    /// one that is in the middle of something is closed.
+    async fn with<T>(&self, run: impl AsyncFnOnce(&mut Link) -> Result<T, Refused>) -> Result<T, Refused> {
+        let within = self.timeout + Duration::from_secs(5);
+        let done = tokio::time::timeout(within, async {
+            let mut link = self.connect().await?;
+            let done = run(&mut link).await;
+            Ok::<_, Refused>((link, done))
+        });
+        let (link, done) = match done.await {
+            Ok(Ok(done)) => done,
+            Ok(Err(refused)) => return Err(refused),
+            Err(_) => return Err(Refused::of(timed_out(within))),
+        };
+        let broken = done.as_ref().is_err_and(|refused| refused.failure.code.is_none() || is_gone(refused));
+        if !broken {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(link);
+        }
+        done
+    }
+
+    async fn connect(&self) -> Result<Link, Refused> {
+        if let Some(link) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            return Ok(link);
+        }
+        let connection = PgConnection::connect_with(&self.options).await.map_err(|error| refused(&error))?;
+        Ok(Link { connection, has_function: false })
+    }
+
+    async fn shape(&self, link: &mut Link) -> Result<&Shape, Refused> {
+        let read = async { self.read_shape(&mut link.connection).await.map_err(|error| refused(&error)) };
+        self.shape.get_or_try_init(|| read).await
+    }
+
+    async fn read_shape(&self, connection: &mut PgConnection) -> Result<Shape, sqlx::Error> {
+        // Without its length: a cast to varchar(3) would cut in silence what an insert refuses.
+        let rows = sqlx::query(
+            "SELECT a.attname::text, format_type(a.atttypid, -1) FROM pg_attribute a \
+             WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped",
+        )
+        .bind(self.table.quoted(Dialect::Postgres))
+        .fetch_all(&mut *connection)
+        .await?;
+        let types: Vec<(String, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        let type_of = |name: &String| {
+            types.iter().find(|(column, _)| column == name).map_or("text".to_owned(), |(_, of)| of.clone())
+        };
+        let types: Vec<String> = self.table.names().map(type_of).collect();
+        Ok(Shape {
+            insert: isolate::insert(&self.table, &types),
+            function: Function::new(&self.table, &types),
+        })
+    }
+
+    /// Everything at once: all or nothing, and nothing that is there already.
+    async fn copy(&self, text: &CopyText, range: std::ops::Range<usize>) -> Result<(), Refused> {
+        self.with(async |link: &mut Link| {
+            let copied = copy::copy(&mut link.connection, &self.copy, text.slice(range.clone())).await;
+            copied.map_err(|error| refused(&error))
+        })
+        .await
+    }
+
+    /// A COPY of all rows, and what to do when it does not go through.
+    async fn store_quickly(&self, rows: &[Row<'_>]) -> Stored {
+        let text = CopyText::new(rows);
+        let mut stored = Stored::default();
+        let mut first = 0;
+        for _ in 0..SPLITS {
+            let refused = match self.copy(&text, first..rows.len()).await {
+                Ok(()) => return stored,
+                Err(refused) => refused,
+            };
+            if may_pass(&refused.failure) {
+                stored.extend(Stored::nothing(rows.len() - first, refused.failure), first);
+                return stored;
+            }
+            let Some(bad) = refused.row.map(|row| first + row).filter(|bad| *bad < rows.len()) else { break };
+            if bad > first && self.copy(&text, first..bad).await.is_err() {
+                break;
+            }
+            first = bad;
+            if refused.clash {
+                let alone = self.store_carefully(&rows[bad..=bad]).await;
+                // A record that was read twice rarely comes alone.
+                let Some((_, failure)) = alone.poison.into_iter().next() else { break };
+                stored.poison.push((bad, failure));
+            } else {
+                stored.poison.push((bad, refused.failure));
+            }
+            first = bad + 1;
+            if first == rows.len() {
+                return stored;
+            }
+        }
+        let rest = self.store_carefully(&rows[first..]).await;
+        stored.extend(rest, first);
+        stored
+    }
+
+    /// One call that stores what it can and names the rest.
+    async fn store_carefully(&self, rows: &[Row<'_>]) -> Stored {
+        let called = self
+            .with(async |link: &mut Link| {
+                let shape = self.shape(link).await?;
+                let call = shape.function.call(link, rows).await;
+                call.map_err(|error| refused(&error))
+            })
+            .await;
+        match called {
+            Ok(poison) => Stored { poison, ..Stored::default() },
+            Err(refused) if may_pass(&refused.failure) => Stored::nothing(rows.len(), refused.failure),
+            Err(_) => bisect(self, rows, None).await,
+        }
+    }
+}
+
+#[async_trait]
+impl Sink for PostgresSink {
+    async fn write(&self, rows: &[Row<'_>]) -> Result<(), Failure> {
+        let written = self
+            .with(async |link: &mut Link| {
+                let shape = self.shape(link).await?;
+                let inserted =
+                    isolate::run_insert(&mut link.connection, &shape.insert, self.table.width(), rows);
+                inserted.await.map_err(|error| refused(&error))
+            })
+            .await;
+        written.map_err(|refused| refused.failure)
+    }
+
+    async fn store(&self, rows: &[Row<'_>]) -> Stored {
+        if rows.is_empty() {
+            return Stored::default();
+        }
+        match self.isolation {
+            Isolation::Quickest => self.store_quickly(rows).await,
+            Isolation::Bisect => bisect(self, rows, None).await,
+        }
+    }
+
+    async fn probe(&self) -> Result<(), Failure> {
+        let asked = self.with(async |link: &mut Link| {
+            let text = format!("SELECT 1 FROM {} LIMIT 0", self.table.quoted(Dialect::Postgres));
+            let asked = link.connection.execute(sqlx::raw_sql(AssertSqlSafe(text))).await;
+            asked.map(|_| ()).map_err(|error| refused(&error))
+        });
+        asked.await.map_err(|refused| refused.failure)
+    }
+
+    async fn check(&self) -> Result<(), String> {
+        let found = self
+            .with(async |link: &mut Link| {
+                let found = look(&mut link.connection, &self.table).await;
+                found.map_err(|error| refused(&error))
+            })
+            .await;
+        let (columns, keys) =
+            found.map_err(|refused| format!("the sink's database: {}", refused.failure.message))?;
+        self.table.complaint(Dialect::Postgres, &columns, &keys).map_or(Ok(()), Err)
+    }
+}
+
+async fn look(
+    connection: &mut PgConnection,
+    table: &SinkTable,
+) -> Result<(Vec<String>, Vec<Vec<String>>), sqlx::Error> {
+    let columns = sqlx::query_scalar(
+        "SELECT attname::text FROM pg_attribute \
+         WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+    )
+    .bind(table.quoted(Dialect::Postgres))
+    .fetch_all(&mut *connection)
+    .await?;
+    let keys = unique_indexes(connection, table).await?;
+    Ok((columns, keys))
+}
+
+/// The columns of each unique index that holds for every row.
+async fn unique_indexes(
+    connection: &mut PgConnection,
+    table: &SinkTable,
+) -> Result<Vec<Vec<String>>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT ARRAY(SELECT a.attname::text FROM pg_attribute a \
+         WHERE a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey[0:i.indnkeyatts - 1])) \
+         FROM pg_index i \
+         WHERE i.indrelid = to_regclass($1) AND i.indisunique AND i.indisvalid AND i.indpred IS NULL \
+         AND i.indexprs IS NULL",
+    )
+    .bind(table.quoted(Dialect::Postgres))
+    .fetch_all(connection)
+    .await
+}
+
+impl Refused {
+    fn of(failure: Failure) -> Self {
+        Self { failure, row: None, clash: false }
+    }
+}
+
+fn timed_out(within: Duration) -> Failure {
+    Failure::transient("Timeout", format!("the sink's database did not answer within {within:?}"))
+}
+
+/// The same failure, for what is not the records' fault.
+fn transient(failure: Failure) -> Failure {
+    Failure { class: redrive_core::failure::Class::Transient, ..failure }
+}
+
+/// Whether the server ended the connection with its answer.
+fn is_gone(refused: &Refused) -> bool {
+    matches!(&refused.failure.code, Some(Code::SqlState(state)) if state.starts_with("57P") || state.starts_with("08"))
+}
+
+fn refused(error: &sqlx::Error) -> Refused {
+    let mut failure = redrive_store::failure(Dialect::Postgres, error);
+    let Some(known) = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>())
+    else {
+        return Refused::of(failure);
+    };
+    // COPY into something that takes no COPY, a missing table: nobody's records are to blame.
+    if matches!(known.code(), "42P01" | "42703" | "3F000") {
+        failure = transient(failure);
+    }
+    if let Some(detail) = known.detail() {
+        failure = Failure {
+            message: redrive_core::failure::clean(&format!("{}: {detail}", known.message())),
+            ..failure
+        };
+    } else {
+        failure = Failure { message: redrive_core::failure::clean(known.message()), ..failure };
+    }
+    Refused { failure, row: copy::named_row(known.r#where()), clash: known.code() == "23505" }
+}

@@ -1,0 +1,295 @@
+//! The writer: a batch of records in; every one of them stored, or a letter that is safe.
+//!
+//! ```text
+//! decode ─▶ store ─▶ (may pass: 1 s, again, 2 s, again) ─▶ plan ─▶ letters to safety ─▶ committed by the lane
+//! ```
+//! The whole batch is judged before the first letter is published.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use metrics::{counter, histogram};
+use redrive_core::backoff::Backoff;
+use redrive_core::failure::Failure;
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::decode::Decoder;
+use crate::headers::{Cause, annotate};
+use crate::health::Health;
+use crate::ladder::Ladder;
+use crate::lane::Processor;
+use crate::observer::{NewLetterNotice, Observer};
+use crate::outgoing::Outgoing;
+use crate::plan::{Destination, Outcome, Stage, plan};
+use crate::record::Record;
+use crate::row::Row;
+use crate::sink::{Sink, bisect_exhausted};
+
+/// The pause when neither Kafka nor the disk takes a letter.
+const STUCK: Duration = Duration::from_secs(5);
+/// The longest pause between two looks at a database that is away.
+const LONGEST_PROBE: Duration = Duration::from_secs(30);
+
+/// The names of the topics that letters go to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LetterTopics {
+    /// What fails and would again.
+    pub dlq: String,
+    /// What may yet succeed.
+    pub parking: String,
+    /// What the parking lot gave up.
+    pub parking_dlq: String,
+}
+
+impl LetterTopics {
+    /// The topic for this destination.
+    #[must_use]
+    pub fn of(&self, destination: Destination) -> &str {
+        match destination {
+            Destination::Dlq => &self.dlq,
+            Destination::Parking => &self.parking,
+            Destination::ParkingDlq => &self.parking_dlq,
+        }
+    }
+}
+
+/// When a failed batch is tried again.
+#[derive(Debug, Clone, Copy)]
+pub struct Retries {
+    /// How often.
+    pub attempts: u32,
+    /// The pauses in between.
+    pub backoff: Backoff,
+}
+
+/// What both consumers share.
+pub(crate) struct Shared {
+    pub(crate) pipeline: String,
+    pub(crate) group: String,
+    pub(crate) decoder: Decoder,
+    pub(crate) sink: Arc<dyn Sink>,
+    /// So many batches are stored at a time.
+    pub(crate) gate: Semaphore,
+    pub(crate) ladder: Arc<Ladder>,
+    pub(crate) topics: LetterTopics,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) health: Health,
+}
+
+/// Writes batches of one stage.
+pub(crate) struct Writer {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) stage: Stage,
+    pub(crate) retries: Retries,
+}
+
+/// What is known of a batch while it is being stored.
+struct Tally {
+    outcomes: Vec<Option<Outcome>>,
+    attempts: u32,
+}
+
+#[async_trait]
+impl Processor for Writer {
+    async fn process(&self, batch: &[Record], stop: &CancellationToken) -> bool {
+        let begun = Instant::now();
+        if self.stage == Stage::Parking && !self.wait_until_due(batch, stop).await {
+            return false;
+        }
+        let Some(tally) = self.store(batch, stop).await else { return false };
+        histogram!("redrive_attempt_seconds", "pipeline" => self.shared.pipeline.clone())
+            .record(begun.elapsed());
+        let attempts = tally.attempts;
+        let offsets: Vec<i64> = batch.iter().map(|record| record.position.offset).collect();
+        let stored = |outcome: Option<Outcome>| outcome.unwrap_or(Outcome::Stored);
+        let plan = plan(self.stage, &offsets, tally.outcomes.into_iter().map(stored).collect());
+        let letters = self.letters(batch, &plan.letters, attempts);
+        if !self.settle(&letters, stop).await {
+            return false;
+        }
+        self.tell(batch, plan.stored, &plan.letters, attempts);
+        true
+    }
+}
+
+impl Writer {
+    /// Stores what can be stored. None when it was told to stop.
+    async fn store(&self, batch: &[Record], stop: &CancellationToken) -> Option<Tally> {
+        let mut tally = Tally { outcomes: vec![None; batch.len()], attempts: 0 };
+        let mut rows: Vec<(usize, Row<'_>)> = Vec::with_capacity(batch.len());
+        for (at, record) in batch.iter().enumerate() {
+            match self.shared.decoder.decode(record) {
+                Ok(row) => rows.push((at, row)),
+                Err(failure) => tally.outcomes[at] = Some(Outcome::Poison(failure)),
+            }
+        }
+        loop {
+            tally.attempts += 1;
+            let cause = self.attempt(&mut tally, &mut rows).await;
+            let Some(cause) = cause else { return Some(tally) };
+            self.shared.health.note("sink", Err(format!("the sink is not available: {}", cause.message)));
+            if tally.attempts > self.retries.attempts {
+                self.give_up(&mut tally, &rows, &cause).await;
+                return Some(tally);
+            }
+            let pause = match self.stage {
+                Stage::Stream => self.retries.backoff.delay(tally.attempts, 0),
+                Stage::Parking => self.retries.backoff.delay(tally.attempts, self.seed(batch)),
+            };
+            stop.run_until_cancelled(sleep(pause)).await?;
+            if self.stage == Stage::Parking && !self.wait_for_sink(stop).await {
+                return None;
+            }
+        }
+    }
+
+    /// One attempt at what is left; says why something is still left after it.
+    async fn attempt<'a>(&self, tally: &mut Tally, rows: &mut Vec<(usize, Row<'a>)>) -> Option<Failure> {
+        if rows.is_empty() {
+            return None;
+        }
+        let permit = self.shared.gate.acquire().await;
+        let only: Vec<Row<'a>> = rows.iter().map(|(_, row)| row.clone()).collect();
+        let stored = self.shared.sink.store(&only).await;
+        drop(permit);
+        for (at, failure) in stored.poison {
+            tally.outcomes[rows[at].0] = Some(Outcome::Poison(failure));
+        }
+        if stored.undecided.is_empty() {
+            self.shared.health.note("sink", Ok(()));
+            rows.clear();
+            return None;
+        }
+        *rows = stored.undecided.iter().map(|at| rows[*at].clone()).collect();
+        Some(stored.cause.unwrap_or_else(|| Failure::transient("Unknown", "the sink did not say why")))
+    }
+
+    /// Attempts are used up. In the parking lot a last search keeps one record from taking its neighbours
+    /// with it; in the stream the parking lot will do that.
+    async fn give_up(&self, tally: &mut Tally, rows: &[(usize, Row<'_>)], cause: &Failure) {
+        if self.stage == Stage::Stream {
+            for (at, _) in rows {
+                tally.outcomes[*at] = Some(Outcome::Undecided(cause.clone()));
+            }
+            return;
+        }
+        let only: Vec<Row<'_>> = rows.iter().map(|(_, row)| row.clone()).collect();
+        let stored = bisect_exhausted(self.shared.sink.as_ref(), &only).await;
+        let cause = stored.cause.as_ref().unwrap_or(cause);
+        for at in stored.undecided {
+            tally.outcomes[rows[at].0] = Some(Outcome::Undecided(cause.clone()));
+        }
+        for (at, failure) in stored.poison {
+            tally.outcomes[rows[at].0] = Some(Outcome::Poison(failure));
+        }
+    }
+
+    /// A parked record is left alone for the first pause, and then until the sink answers: an outage burns
+    /// nobody's attempts.
+    async fn wait_until_due(&self, batch: &[Record], stop: &CancellationToken) -> bool {
+        let parked = batch.iter().filter_map(|record| crate::headers::read(record).failed_at).max();
+        let due = parked.and_then(|at| at.checked_add(self.retries.backoff.initial()).ok());
+        let wait = due.map(|due| due.duration_since(Timestamp::now())).unwrap_or_default();
+        let wait = Duration::try_from(wait).unwrap_or_default().min(self.retries.backoff.max());
+        stop.run_until_cancelled(sleep(wait)).await.is_some() && self.wait_for_sink(stop).await
+    }
+
+    async fn wait_for_sink(&self, stop: &CancellationToken) -> bool {
+        let mut pause = Duration::from_millis(500);
+        while let Err(failure) = self.shared.sink.probe().await {
+            self.shared.health.note("sink", Err(format!("the sink is not available: {}", failure.message)));
+            if stop.run_until_cancelled(sleep(pause)).await.is_none() {
+                return false;
+            }
+            pause = (pause * 2).min(LONGEST_PROBE);
+        }
+        !stop.is_cancelled()
+    }
+
+    fn letters(
+        &self,
+        batch: &[Record],
+        letters: &[(usize, Destination, Failure)],
+        attempts: u32,
+    ) -> Vec<Outgoing> {
+        let now = Timestamp::now();
+        let letter = |(at, destination, failure): &(usize, Destination, Failure)| {
+            let record = &batch[*at];
+            let group = self.shared.group.clone();
+            // What cannot be read was not tried more than once.
+            let attempts = if failure.class.is_retryable() { attempts } else { 1 };
+            let cause = Cause { failure: failure.clone(), attempts, at: now, group };
+            let read = crate::headers::read(record);
+            let origin = read.origin.map_or(record.position.partition, |origin| origin.partition);
+            Outgoing {
+                topic: self.shared.topics.of(*destination).to_owned(),
+                partition: Some(origin),
+                timestamp: None,
+                key: record.key.clone(),
+                value: record.value.clone(),
+                headers: annotate(record, &cause),
+            }
+        };
+        letters.iter().map(letter).collect()
+    }
+
+    /// Until every letter is safe: a record that neither Kafka nor the disk takes is not let go.
+    async fn settle(&self, letters: &[Outgoing], stop: &CancellationToken) -> bool {
+        while let Err(error) = self.shared.ladder.settle(letters).await {
+            tracing::error!(pipeline = %self.shared.pipeline, %error, "letters have no safe place: the partition waits");
+            if stop.run_until_cancelled(sleep(STUCK)).await.is_none() {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn tell(
+        &self,
+        batch: &[Record],
+        stored: usize,
+        letters: &[(usize, Destination, Failure)],
+        attempts: u32,
+    ) {
+        let shared = &self.shared;
+        let count = |outcome: &'static str, many: usize| {
+            if many == 0 {
+                return;
+            }
+            let topic = batch.first().map_or_else(String::new, |record| record.position.topic.to_string());
+            let labels =
+                [("pipeline", shared.pipeline.clone()), ("type", topic), ("outcome", outcome.to_owned())];
+            counter!("redrive_events_total", &labels).increment(many as u64);
+        };
+        count("delivered", stored);
+        for destination in Destination::ALL {
+            let many = letters.iter().filter(|(_, to, _)| *to == destination).count();
+            let outcome = if destination == Destination::Parking { "parked" } else { "dead" };
+            count(outcome, many);
+        }
+        for (at, destination, failure) in letters {
+            let record = &batch[*at];
+            let key = String::from_utf8_lossy(record.key.as_deref().unwrap_or_default());
+            let topic = shared.topics.of(*destination);
+            shared.observer.letter(&NewLetterNotice {
+                position: &record.position,
+                key: &key,
+                destination: *destination,
+                topic,
+                failure,
+                attempts,
+            });
+        }
+    }
+
+    /// Spreads the retries of partitions that were parked together.
+    fn seed(&self, batch: &[Record]) -> u64 {
+        batch.first().map_or(0, |record| {
+            record.position.offset.unsigned_abs() ^ u64::from(record.position.partition.unsigned_abs())
+        })
+    }
+}

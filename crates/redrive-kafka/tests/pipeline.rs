@@ -1,0 +1,270 @@
+//! The whole pipeline: a broker, a database, and us in between.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests fail as the tests do")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::prepare;
+use common::stage::{
+    Running, Sent, count, decision, lag, mock, options, poison, produce, read, real, sink, until,
+};
+use redrive_kafka::headers;
+use redrive_kafka::record::{Header, Record};
+use redrive_testkit::{Backend, Client, TestDatabase};
+
+async fn rows(client: &mut Client) -> i64 {
+    client.number("SELECT COUNT(*) FROM decision_log").await
+}
+
+/// Records of every kind that goes wrong somewhere.
+fn oddities() -> Vec<Sent> {
+    let large = format!(r#"{{"id":"large","note":"{}"}}"#, "x".repeat(1_000_000));
+    vec![
+        Sent { key: Some(vec![0, 255]), ..Sent::text(0, r#"{"id":"keyed","amount":1}"#) },
+        Sent::text(0, ""),
+        Sent { key: Some(b"gone".to_vec()), ..Sent::default() },
+        Sent::text(0, large),
+        Sent::text(0, vec![b'{', 0xff, b'}']),
+        Sent::text(0, "{\"id\":\"n\\u0000ul\"}"),
+        Sent::text(0, r#"{"id":"big","amount":9007199254740993}"#),
+        Sent {
+            headers: vec![Header::new("trace", [0, 1]), Header { name: "none".into(), value: None }],
+            ..Sent::text(0, "not json")
+        },
+        poison(0, 1),
+        Sent::text(0, r#"{"id":"last","amount":2}"#),
+    ]
+}
+
+async fn odd_records_are_stored_right_or_dead_lettered_whole(
+    brokers: &str,
+    topic: &str,
+    database: &TestDatabase,
+) {
+    let mut client = prepare(database).await;
+    let folder = tempfile::tempdir().unwrap();
+    let sent = oddities();
+    produce(brokers, topic, &sent).await;
+    let options = options(brokers, topic, folder.path());
+    let running = Running::start(options, sink(database));
+    until("four rows", async || rows(&mut client).await == 4).await;
+    until("no lag", async || lag(brokers, topic, &format!("{topic}-writer")).await == 0).await;
+    let ids = client.column("SELECT id FROM decision_log ORDER BY id").await;
+    assert_eq!(ids, ["big", "keyed", "large", "last"]);
+    assert_eq!(
+        client.number("SELECT amount FROM decision_log WHERE id = 'big'").await,
+        9_007_199_254_740_993
+    );
+
+    let letters = read(brokers, &format!("{topic}-dlq")).await;
+    let kinds: Vec<_> = letters.iter().map(|letter| headers::read(letter).failure.kind).collect();
+    assert_eq!(kinds, ["NotJson", "Tombstone", "NotUtf8", "NulInText", "NotJson", "Database"]);
+    for (letter, at) in letters.iter().zip([1, 2, 4, 5, 7, 8]) {
+        let sent = &sent[at];
+        assert_eq!((&letter.key, &letter.value), (&sent.key, &sent.value), "byte for byte");
+        assert_eq!(headers::original(&letter.headers), sent.headers);
+        let reading = headers::read(letter);
+        assert_eq!(reading.origin.unwrap().to_string(), format!("{topic}/0/{at}"));
+        assert_eq!(reading.attempts, 1);
+        assert!(reading.failed_at.is_some());
+    }
+    assert_eq!(count(brokers, &format!("{topic}-parking")).await, 0);
+    assert_eq!(running.pipeline.health().get(), Ok(()));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn odd_records_on_the_broker_in_this_process() {
+    let cluster = mock("odd", 1);
+    odd_records_are_stored_right_or_dead_lettered_whole(
+        &cluster.bootstrap_servers(),
+        "odd",
+        &redrive_testkit::sqlite(),
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn odd_records_on_real_servers() {
+    let Some((brokers, topic)) = real(file!(), 1).await else { return };
+    let Some(database) = redrive_testkit::postgres(file!()).await else { return };
+    odd_records_are_stored_right_or_dead_lettered_whole(&brokers, &topic, &database).await;
+}
+
+/// An outage and poison in one batch: no letter twice, healthy records stored in the end.
+async fn an_outage_with_poison_in_the_same_batch(brokers: &str, topic: &str, database: &TestDatabase) {
+    let mut client = prepare(database).await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut sent: Vec<Sent> = (0..60).map(|id| decision(id % 2, id as usize)).collect();
+    sent[10] = Sent::text(0, "not json");
+    sent[21] = poison(1, 21);
+    // The table is away: to the sink that is an outage, not the fault of any record.
+    client.run("ALTER TABLE decision_log RENAME TO away").await;
+    produce(brokers, topic, &sent).await;
+    let options = options(brokers, topic, folder.path());
+    let running = Running::start(options, sink(database));
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    client.run("ALTER TABLE away RENAME TO decision_log").await;
+    until("the check passes", async || running.pipeline.health().get().is_ok()).await;
+    until("rows", async || rows(&mut client).await == 58).await;
+    client.run("ALTER TABLE decision_log RENAME TO away").await;
+    let more: Vec<Sent> = (60..120)
+        .map(|id| if id == 75 { Sent::text(1, "{") } else { decision(id % 2, id as usize) })
+        .collect();
+    produce(brokers, topic, &more).await;
+    until("parked", async || count(brokers, &format!("{topic}-parking")).await == 59).await;
+    until("no lag", async || lag(brokers, topic, &format!("{topic}-writer")).await == 0).await;
+    assert!(running.pipeline.health().get().unwrap_err().contains("the sink is not available"));
+    client.run("ALTER TABLE away RENAME TO decision_log").await;
+    until("all rows", async || rows(&mut client).await == 117).await;
+    let parking = format!("{topic}-parking");
+    until("nothing parked", async || lag(brokers, &parking, &format!("{topic}-writer-parking")).await == 0)
+        .await;
+    let letters = read(brokers, &format!("{topic}-dlq")).await;
+    let mut origins: Vec<_> = letters.iter().map(|letter| headers::read(letter).failure.kind).collect();
+    origins.sort();
+    assert_eq!(origins, ["Database", "NotJson", "NotJson"], "each letter once");
+    assert_eq!(count(brokers, &format!("{topic}-parking-dlq")).await, 0);
+    let parked = read(brokers, &parking).await;
+    assert!(parked.iter().all(|letter| headers::read(letter).attempts == 3), "1 s, 2 s, then parked");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_and_poison_on_the_broker_in_this_process() {
+    let cluster = mock("outage", 2);
+    an_outage_with_poison_in_the_same_batch(
+        &cluster.bootstrap_servers(),
+        "outage",
+        &redrive_testkit::sqlite(),
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_and_poison_on_real_servers() {
+    let Some((brokers, topic)) = real(file!(), 2).await else { return };
+    let Some(database) = redrive_testkit::postgres(file!()).await else { return };
+    an_outage_with_poison_in_the_same_batch(&brokers, &topic, &database).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_parking_lot_gives_up_goes_alone_to_its_own_dead_letters() {
+    let Some((brokers, topic)) = real(file!(), 1).await else { return };
+    let Some(database) = redrive_testkit::postgres(file!()).await else { return };
+    let mut client = prepare(&database).await;
+    client
+        .run(
+            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             IF NEW.amount = 13 THEN RAISE lock_not_available USING MESSAGE = 'busy'; END IF; RETURN NEW; END $$; \
+             CREATE TRIGGER slow BEFORE INSERT ON decision_log FOR EACH ROW EXECUTE FUNCTION slow()",
+        )
+        .await;
+    let folder = tempfile::tempdir().unwrap();
+    let sent: Vec<Sent> = (0..30).map(|id| decision(0, id)).collect();
+    produce(&brokers, &topic, &sent).await;
+    let running = Running::start(options(&brokers, &topic, folder.path()), sink(&database));
+    until("all but one", async || rows(&mut client).await == 29).await;
+    let dead = format!("{topic}-parking-dlq");
+    until("the letter", async || count(&brokers, &dead).await == 1).await;
+    let letter = read(&brokers, &dead).await.remove(0);
+    let reading = headers::read(&letter);
+    assert_eq!(reading.origin.unwrap().to_string(), format!("{topic}/0/13"));
+    assert_eq!(reading.failure.message, "busy");
+    assert_eq!(letter.value, sent[13].value);
+    assert_eq!(reading.attempts, 3 + 4, "three in the stream, four in the parking lot");
+    assert_eq!(count(&brokers, &format!("{topic}-dlq")).await, 0);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_at_the_start_is_said_by_name() {
+    let cluster = mock("start", 1);
+    let brokers = cluster.bootstrap_servers();
+    let database = redrive_testkit::sqlite();
+    let folder = tempfile::tempdir().unwrap();
+    let said = |running: &Running| running.pipeline.health().get().err().unwrap_or_default();
+
+    let running = Running::start(options(&brokers, "nothing-here", folder.path()), sink(&database));
+    until("unknown topic", async || said(&running).contains("topic nothing-here does not exist")).await;
+    running.stop().await;
+
+    Client::connect(&database).await.run("CREATE TABLE other (a)").await;
+    let running = Running::start(options(&brokers, "start", folder.path()), sink(&database));
+    until("missing table", async || said(&running).contains("decision_log does not exist")).await;
+    // It is looked at again, and starts by itself.
+    let mut client = prepare(&database).await;
+    produce(&brokers, "start", &[decision(0, 1)]).await;
+    until("a row", async || rows(&mut client).await == 1).await;
+    running.stop().await;
+
+    let running = Running::start(options("127.0.0.1:1", "start", folder.path()), sink(&database));
+    until("no broker", async || said(&running).contains("no broker at 127.0.0.1:1 answers")).await;
+    running.stop().await;
+    assert_eq!(database.backend, Backend::Sqlite);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn letters_for_a_topic_with_fewer_partitions_arrive_all_the_same() {
+    let cluster: common::stage::Mock = rdkafka::mocking::MockCluster::new(1).unwrap();
+    for (topic, partitions) in [("few", 3), ("few-dlq", 1), ("few-parking", 1), ("few-parking-dlq", 1)] {
+        cluster.create_topic(topic, partitions, 1).unwrap();
+    }
+    let brokers = cluster.bootstrap_servers();
+    let database = redrive_testkit::sqlite();
+    prepare(&database).await;
+    let folder = tempfile::tempdir().unwrap();
+    produce(&brokers, "few", &[Sent::text(0, "{"), Sent::text(1, "["), Sent::text(2, "}")]).await;
+    let running = Running::start(options(&brokers, "few", folder.path()), sink(&database));
+    until("letters", async || count(&brokers, "few-dlq").await == 3).await;
+    let letters: Vec<Record> = read(&brokers, "few-dlq").await;
+    let mut origins: Vec<i32> =
+        letters.iter().map(|letter| headers::read(letter).origin.unwrap().partition).collect();
+    origins.sort_unstable();
+    assert_eq!(origins, [0, 1, 2]);
+    assert_eq!(running.pipeline.on_disk(), (0, 0));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_program_in_the_parking_lots_group_is_named() {
+    use rdkafka::consumer::{BaseConsumer, Consumer as _};
+
+    let Some((brokers, topic)) = real(file!(), 1).await else { return };
+    let database = redrive_testkit::sqlite();
+    prepare(&database).await;
+    let folder = tempfile::tempdir().unwrap();
+    common::stage::create(&brokers, &format!("{topic}-parking"), 1).await;
+    let other: BaseConsumer = rdkafka::config::ClientConfig::new()
+        .set("bootstrap.servers", &brokers)
+        .set("group.id", format!("{topic}-writer-parking"))
+        .set("client.id", "reporting")
+        .create()
+        .unwrap();
+    other.subscribe(&[&format!("{topic}-parking")]).unwrap();
+    let (joined, has_joined) = tokio::sync::oneshot::channel();
+    let (leave, left) = std::sync::mpsc::channel::<()>();
+    let polling = tokio::task::spawn_blocking(move || {
+        let mut joined = Some(joined);
+        while left.try_recv().is_err() {
+            other.poll(Duration::from_millis(100));
+            if other.assignment().unwrap().count() > 0 {
+                joined.take().map(|joined| joined.send(()));
+            }
+        }
+    });
+    has_joined.await.unwrap();
+    let running = Running::start(options(&brokers, &topic, folder.path()), sink(&database));
+    let said = || running.pipeline.health().get().err().unwrap_or_default();
+    until("the other is named", async || said().contains("is also used by reporting")).await;
+    assert!(
+        said().contains(&format!("consumer group {topic}-writer-parking on topic {topic}-parking")),
+        "{}",
+        said()
+    );
+    leave.send(()).unwrap();
+    polling.await.unwrap();
+    until("it starts once the other has gone", async || running.pipeline.health().get().is_ok()).await;
+    running.stop().await;
+}

@@ -1,0 +1,195 @@
+//! Kafka away, Kafka that refuses: letters wait on disk, in order, and are never lost.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests fail as the tests do")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::prepare;
+use common::stage::{Running, Sent, count, decision, lag, mock, options, produce, read, sink, until};
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+use redrive_kafka::headers;
+use redrive_kafka::ladder::Ladder;
+use redrive_kafka::outgoing::Outgoing;
+use redrive_kafka::publisher::Publisher;
+use redrive_kafka::record::Header;
+use redrive_kafka::{Cluster, KafkaPipeline, Silent};
+use std::sync::Arc;
+
+fn letter(topic: &str, number: usize) -> Outgoing {
+    Outgoing {
+        topic: topic.into(),
+        partition: Some(0),
+        timestamp: None,
+        key: None,
+        value: Some(number.to_string().into_bytes()),
+        headers: vec![Header::new("kafka_dlt-exception-message", "x".repeat(500))],
+    }
+}
+
+fn ladder(brokers: &str, folder: &std::path::Path) -> Ladder {
+    let publisher = Publisher::new(Cluster::at(brokers), Duration::from_millis(1500)).unwrap();
+    // A health to report to, from a pipeline that does not run.
+    let pipeline = KafkaPipeline::new(
+        options(brokers, "unused", folder),
+        common::decoder(),
+        sink(&redrive_testkit::sqlite()),
+        Arc::new(Silent),
+    );
+    let health = pipeline.unwrap().health().clone();
+    Ladder::open("decisions", Arc::new(publisher), folder, redrive_spool::JournalOptions::default(), health)
+        .unwrap()
+}
+
+fn values(records: &[redrive_kafka::record::Record]) -> Vec<String> {
+    records.iter().map(|record| String::from_utf8(record.value.clone().unwrap()).unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn letters_wait_on_disk_while_kafka_is_away_and_come_back_in_order() {
+    let cluster = mock("down", 1);
+    let brokers = cluster.bootstrap_servers();
+    let folder = tempfile::tempdir().unwrap();
+    {
+        let ladder = ladder(&brokers, folder.path());
+        cluster.broker_down(1).unwrap();
+        let letters: Vec<Outgoing> = (0..30).map(|number| letter("down-dlq", number)).collect();
+        ladder.settle(&letters).await.unwrap();
+        let letters: Vec<Outgoing> = (30..60).map(|number| letter("down-dlq", number)).collect();
+        ladder.settle(&letters).await.unwrap();
+        assert_eq!(ladder.waiting(), (60, 0));
+    }
+    // The process ended; another one finds them.
+    let ladder = ladder(&brokers, folder.path());
+    assert_eq!(ladder.waiting(), (60, 0));
+    let stop = tokio_util::sync::CancellationToken::new();
+    let drained = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        cluster.broker_up(1).unwrap();
+        until("drained", async || ladder.waiting() == (0, 0)).await;
+        stop.cancel();
+    };
+    tokio::join!(ladder.drain(&stop), drained);
+    let expected: Vec<String> = (0..60).map(|number| number.to_string()).collect();
+    assert_eq!(values(&read(&brokers, "down-dlq").await), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_kafka_refuses_is_kept_apart_and_holds_up_nobody() {
+    let cluster = mock("refused", 1);
+    let brokers = cluster.bootstrap_servers();
+    let folder = tempfile::tempdir().unwrap();
+    let ladder = ladder(&brokers, folder.path());
+    let refused = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+    cluster.request_errors(RDKafkaApiKey::Produce, &[refused]);
+    ladder.settle(&[letter("refused-dlq", 0)]).await.unwrap();
+    assert_eq!(ladder.waiting(), (0, 1), "on disk, at once, and not in the way");
+    cluster.clear_request_errors(RDKafkaApiKey::Produce);
+    until("the topic is allowed again", async || {
+        ladder.settle(&[letter("refused-dlq", 1)]).await.unwrap();
+        count(&brokers, "refused-dlq").await > 0
+    })
+    .await;
+    // At the next start it is tried again, and goes.
+    let stop = tokio_util::sync::CancellationToken::new();
+    let drained = async {
+        until("drained", async || ladder.waiting() == (0, 0)).await;
+        stop.cancel();
+    };
+    tokio::join!(ladder.drain(&stop), drained);
+    assert!(values(&read(&brokers, "refused-dlq").await).contains(&"0".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_letter_that_is_too_large_with_its_headers_goes_without_them_and_else_to_disk() {
+    let Some(brokers) = redrive_testkit::server("REDRIVE_TEST_KAFKA", file!()) else { return };
+    let topic = format!("t-{}", uuid::Uuid::now_v7().simple());
+    common::stage::create(&brokers, &topic, 1).await;
+    let folder = tempfile::tempdir().unwrap();
+    let ladder = ladder(&brokers, folder.path());
+    // The topic takes 1,048,588 bytes.
+    let fits = Outgoing { value: Some(vec![b'x'; 1_048_200]), ..letter(&topic, 0) };
+    let never = Outgoing { value: Some(vec![b'x'; 1_100_000]), ..letter(&topic, 0) };
+    ladder.settle(&[fits, never, letter(&topic, 7)]).await.unwrap();
+    assert_eq!(ladder.waiting(), (0, 1));
+    let records = read(&brokers, &topic).await;
+    assert_eq!(records.len(), 2);
+    let large = records.iter().find(|record| record.size() > 1_000).unwrap();
+    assert!(large.headers.is_empty(), "without what only explains");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_stops_in_mid_stream_loses_nothing() {
+    let cluster = mock("stops", 2);
+    let brokers = cluster.bootstrap_servers();
+    let database = redrive_testkit::sqlite();
+    let mut client = prepare(&database).await;
+    let folder = tempfile::tempdir().unwrap();
+    let running = Running::start(options(&brokers, "stops", folder.path()), sink(&database));
+    let sent = |from: usize| -> Vec<Sent> {
+        let one = |id: usize| {
+            if id % 10 == 3 { Sent::text(id as i32 % 2, "{") } else { decision(id as i32 % 2, id) }
+        };
+        (from..from + 200).map(one).collect()
+    };
+    produce(&brokers, "stops", &sent(0)).await;
+    until("it runs", async || client.number("SELECT COUNT(*) FROM decision_log").await == 180).await;
+    for round in 1..4 {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        cluster.broker_down(1).unwrap();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        cluster.broker_up(1).unwrap();
+        produce(&brokers, "stops", &sent(round * 200)).await;
+    }
+    until("rows", async || client.number("SELECT COUNT(*) FROM decision_log").await == 720).await;
+    until("no lag", async || lag(&brokers, "stops", "stops-writer").await == 0).await;
+    until("all is well", async || running.pipeline.health().get().is_ok()).await;
+    until("letters", async || count(&brokers, "stops-dlq").await >= 80).await;
+    let mut origins: Vec<String> = read(&brokers, "stops-dlq")
+        .await
+        .iter()
+        .map(|letter| headers::read(letter).origin.unwrap().to_string())
+        .collect();
+    origins.sort();
+    origins.dedup();
+    assert_eq!(origins.len(), 80);
+    assert_eq!(running.pipeline.on_disk(), (0, 0));
+    running.stop().await;
+}
+
+/// A drainer that asked an empty journal again and again took a whole processor.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_ladder_costs_nothing() {
+    let cluster = mock("idle", 1);
+    let folder = tempfile::tempdir().unwrap();
+    let brokers = cluster.bootstrap_servers();
+    {
+        // With something acknowledged in its past, too.
+        let ladder = ladder(&brokers, folder.path());
+        cluster.broker_down(1).unwrap();
+        ladder.settle(&[letter("idle-dlq", 0)]).await.unwrap();
+        cluster.broker_up(1).unwrap();
+        let stop = tokio_util::sync::CancellationToken::new();
+        let drained = async {
+            until("drained", async || ladder.waiting() == (0, 0)).await;
+            stop.cancel();
+        };
+        tokio::join!(ladder.drain(&stop), drained);
+    }
+    let ladder = ladder(&brokers, folder.path());
+    let stop = tokio_util::sync::CancellationToken::new();
+    let polls = std::sync::atomic::AtomicU64::new(0);
+    let drain = ladder.drain(&stop);
+    tokio::pin!(drain);
+    let watched = std::future::poll_fn(|context| {
+        polls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        drain.as_mut().poll(context)
+    });
+    let stopping = async {
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        stop.cancel();
+    };
+    tokio::join!(watched, stopping);
+    let polls = polls.into_inner();
+    assert!(polls < 50, "{polls} looks in about a second");
+}

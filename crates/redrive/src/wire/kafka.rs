@@ -1,0 +1,268 @@
+//! A Kafka pipeline from its settings: the consumers, the index of their letters, and the way back.
+
+#[cfg(feature = "kafka")]
+pub(super) use with::launch;
+#[cfg(not(feature = "kafka"))]
+pub(super) use without::launch;
+
+#[cfg(not(feature = "kafka"))]
+mod without {
+    use redrive::config::KafkaConfig;
+    use redrive_store::Letters;
+
+    use crate::wire::Launch;
+    use crate::wire::plant::Surroundings;
+    use crate::wire::stores::Wired;
+
+    pub(crate) fn launch(
+        _: &Wired<'_, KafkaConfig, Letters>,
+        _: &Surroundings<'_>,
+    ) -> anyhow::Result<Launch> {
+        anyhow::bail!("kafka pipelines are not part of this build: build with the feature `kafka`")
+    }
+}
+
+#[cfg(feature = "kafka")]
+mod with {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use anyhow::Context as _;
+    use async_trait::async_trait;
+    use jiff::Timestamp;
+    use redrive::config::{
+        Backend, ColumnKind, ColumnSource, CreateTopics, KafkaConfig, KafkaPlace, KafkaPosition, KafkaSink,
+    };
+    use redrive_core::backoff::{Backoff, Jitter};
+    use redrive_core::dead_letter::PipelineKind;
+    use redrive_core::fingerprint::Fingerprint;
+    use redrive_core::policy::Policy;
+    use redrive_engine::alerts::{AlertService, DeadLetterAlert, HandlerDown, HandlerUp, Inert};
+    use redrive_engine::{Pace, Pipeline, Route, Routes};
+    use redrive_kafka::column::{Column, Kind, Presence};
+    use redrive_kafka::decode::Decoder;
+    use redrive_kafka::index::{IndexOptions, index};
+    use redrive_kafka::plan::Destination;
+    use redrive_kafka::redriver::Redriver;
+    use redrive_kafka::sink::{
+        HttpSink, HttpSinkOptions, MySqlSink, PostgresSink, Sink, SinkTable, SqliteSink,
+    };
+    use redrive_kafka::topics::Missing;
+    use redrive_kafka::{
+        BatchOptions, Cluster, KafkaPipeline, KafkaPipelineOptions, LetterTopics, NewLetterNotice, Observer,
+        Retries,
+    };
+    use redrive_server::Gate;
+    use redrive_store::Letters;
+    use tokio_util::sync::CancellationToken;
+
+    use crate::wire::launch::Beside;
+    use crate::wire::plant::Surroundings;
+    use crate::wire::stores::Wired;
+    use crate::wire::{Launch, pace};
+
+    /// A batch holds at most so many bytes, however few records that are.
+    const MAX_BATCH_BYTES: usize = 16 << 20;
+    /// How often a redrive is tried that fails for a reason that may pass.
+    const REDRIVE_ATTEMPTS: u32 = 10;
+
+    pub(crate) fn launch(
+        wired: &Wired<'_, KafkaConfig, Letters>,
+        surroundings: &Surroundings<'_>,
+    ) -> anyhow::Result<Launch> {
+        let Wired { config, store, .. } = wired;
+        let observer = Alerting { pipeline: config.name.clone(), alerts: Arc::clone(&surroundings.alerts) };
+        let options = options(config, surroundings.grace)?;
+        let kafka =
+            KafkaPipeline::new(options, decoder(&config.sink)?, sink(&config.sink)?, Arc::new(observer))
+                .context("the client cannot be made")?;
+        let kafka = Arc::new(kafka);
+        let redriver = Redriver::new(store.clone(), Arc::clone(kafka.publisher()), config.topic.as_str());
+        let backoff = Backoff::new(Duration::from_secs(1), 2.0, Duration::from_secs(60))?;
+        let policy = Policy::new(REDRIVE_ATTEMPTS, backoff);
+        let pipeline = Pipeline::new(&config.name, PipelineKind::Kafka, store.clone(), store.clone(), policy)
+            .handled_by(Routes::All(Route::new("redrive", Arc::new(redriver))))
+            .at(Pace {
+                poll_interval: Duration::from_secs(1),
+                handler_timeout: pace::patience([config.publish_timeout]),
+                grace: surroundings.grace,
+                ..Pace::default()
+            })
+            .alerting(Arc::clone(&surroundings.alerts));
+        Ok(Launch {
+            pipeline: Arc::new(pipeline),
+            watch: surroundings.watch(config.alert_threshold.get()),
+            rules: Vec::new(),
+            announced: None,
+            retention: None,
+            gate: Gate::default(),
+            beside: Some(Arc::new(Consumers { kafka, letters: Arc::clone(store) })),
+        })
+    }
+
+    /// The consumers of a pipeline, and the index of what they wrote.
+    struct Consumers {
+        kafka: Arc<KafkaPipeline>,
+        letters: Arc<Letters>,
+    }
+
+    #[async_trait]
+    impl Beside for Consumers {
+        async fn run(self: Arc<Self>, stop: CancellationToken) {
+            let options = self.kafka.options();
+            let index_options = IndexOptions {
+                pipeline: options.name.clone(),
+                cluster: options.cluster.clone(),
+                topics: options.letters.clone(),
+                group: format!("{}-index", options.group),
+                parking_group: options.parking_group.clone(),
+            };
+            let health = self.kafka.health().clone();
+            let indexed = index(index_options, Arc::clone(&self.letters), health, stop.clone());
+            tokio::join!(Arc::clone(&self.kafka).run(stop), indexed);
+        }
+
+        fn health(&self) -> Result<(), String> {
+            self.kafka.health().get()
+        }
+    }
+
+    /// Tells people what the consumers did.
+    struct Alerting {
+        pipeline: String,
+        alerts: Arc<dyn AlertService>,
+    }
+
+    impl Observer for Alerting {
+        fn letter(&self, letter: &NewLetterNotice<'_>) {
+            let NewLetterNotice { position, key, destination, topic, failure, attempts } = letter;
+            let pipeline = &self.pipeline;
+            if *destination == Destination::Parking {
+                tracing::debug!(pipeline, %position, topic, error = %failure, "parked");
+                return;
+            }
+            tracing::warn!(pipeline, %position, topic, attempts, error = %failure, "dead letter");
+            self.alerts.dead_letter(DeadLetterAlert {
+                pipeline: Inert::new(pipeline),
+                event_id: Inert::new(&position.to_string()),
+                event_type: Inert::new(topic),
+                aggregate_type: Inert::new(&position.topic),
+                aggregate_id: Inert::new(key),
+                retry_count: attempts.saturating_sub(1),
+                error: DeadLetterAlert::error_of(failure),
+                failed_at: Timestamp::now(),
+                fingerprint: Fingerprint::of(pipeline, topic, failure),
+            });
+        }
+
+        fn down(&self, part: &str, error: &str) {
+            tracing::warn!(pipeline = %self.pipeline, part, error, "down");
+            self.alerts.handler_down(HandlerDown {
+                pipeline: Inert::new(&self.pipeline),
+                handler: Inert::new(part),
+                error: Inert::new(error),
+            });
+        }
+
+        fn up(&self, part: &str) {
+            tracing::info!(pipeline = %self.pipeline, part, "back");
+            let (pipeline, handler) = (Inert::new(&self.pipeline), Inert::new(part));
+            self.alerts.handler_up(HandlerUp { pipeline, handler });
+        }
+    }
+
+    fn options(config: &KafkaConfig, grace: Duration) -> anyhow::Result<KafkaPipelineOptions> {
+        let topic = config.topic.as_str().to_owned();
+        let properties = config.properties.iter();
+        Ok(KafkaPipelineOptions {
+            name: config.name.clone(),
+            cluster: Cluster {
+                brokers: config.brokers.as_str().to_owned(),
+                properties: properties.map(|(key, value)| (key.clone(), value.expose().to_owned())).collect(),
+            },
+            group: config.group.clone(),
+            parking_group: config.parking.group.clone(),
+            letters: LetterTopics {
+                dlq: format!("{topic}{}", config.dlq_suffix),
+                parking: format!("{topic}{}", config.parking_suffix),
+                parking_dlq: format!("{topic}{}", config.parking_dlq_suffix),
+            },
+            topic,
+            missing: match config.create_topics {
+                CreateTopics::Auto => Missing::Create,
+                CreateTopics::Never => Missing::Refuse,
+            },
+            batch: BatchOptions {
+                max_records: config.batch.max_records.get() as usize,
+                max_bytes: MAX_BATCH_BYTES,
+                max_delay: config.batch.max_delay,
+            },
+            retries: Retries {
+                attempts: config.retry.attempts,
+                // Exactly as configured: a lane waits alone, so there is nobody to be spread from.
+                backoff: pace::backoff(&config.retry.backoff)?.with_jitter(Jitter::None),
+            },
+            parking: Retries {
+                attempts: config.parking.retry.attempts,
+                backoff: pace::backoff(&config.parking.retry.backoff)?,
+            },
+            workers: config.workers.get() as usize,
+            publish_timeout: config.publish_timeout,
+            folder: config.fallback.dir.clone(),
+            folder_size: config.fallback.max_size.bytes(),
+            grace: grace.min(Duration::from_secs(10)),
+        })
+    }
+
+    fn decoder(sink: &KafkaSink) -> anyhow::Result<Decoder> {
+        let column = |(name, source): &(redrive::config::ColumnName, ColumnSource)| {
+            let mut column = Column::new(name.as_str(), source.path.as_str())?.of(kind(source.kind));
+            column.presence = if source.required { Presence::Required } else { Presence::Optional };
+            anyhow::Ok(column)
+        };
+        Ok(Decoder::new(sink.columns.iter().map(column).collect::<anyhow::Result<_>>()?))
+    }
+
+    fn kind(kind: ColumnKind) -> Kind {
+        match kind {
+            ColumnKind::Any => Kind::Any,
+            ColumnKind::Text => Kind::Text,
+            ColumnKind::Integer => Kind::Integer,
+            ColumnKind::Number => Kind::Number,
+            ColumnKind::Boolean => Kind::Boolean,
+            ColumnKind::Timestamp => Kind::Timestamp,
+            ColumnKind::Json => Kind::Json,
+        }
+    }
+
+    fn sink(sink: &KafkaSink) -> anyhow::Result<Arc<dyn Sink>> {
+        let columns: Vec<&str> = sink.columns.iter().map(|(name, _)| name.as_str()).collect();
+        let (database, table, position) = match &sink.place {
+            KafkaPlace::Table { database, table, position } => (database, table, position),
+            KafkaPlace::Http { url, headers } => {
+                let options = HttpSinkOptions {
+                    url: url.as_url().to_string(),
+                    timeout: sink.timeout,
+                    headers: headers
+                        .iter()
+                        .map(|(name, value)| (name.clone(), value.expose().to_owned()))
+                        .collect(),
+                };
+                let columns = columns.into_iter().map(str::to_owned).collect();
+                return Ok(Arc::new(HttpSink::new(&options, columns).map_err(anyhow::Error::msg)?));
+            }
+        };
+        let KafkaPosition { topic, partition, offset } = position;
+        let table = SinkTable::new(table.as_str(), &columns)?.with_position(
+            topic.as_str(),
+            partition.as_str(),
+            offset.as_str(),
+        )?;
+        let (url, timeout) = (database.expose(), sink.timeout);
+        Ok(match database.backend() {
+            Backend::Postgres => Arc::new(PostgresSink::new(url, table, timeout)?),
+            Backend::MySql => Arc::new(MySqlSink::new(url, table, timeout)?),
+            Backend::Sqlite => Arc::new(SqliteSink::new(url, table, timeout)?),
+        })
+    }
+}
