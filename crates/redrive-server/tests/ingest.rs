@@ -148,17 +148,20 @@ async fn a_wrong_line_is_named_and_the_others_are_accepted_only_on_request() {
     assert_eq!(stand.accepted(), "{\"a\":1}\n{\"b\":2}\n");
 }
 
+/// Path, headers, body; status and what is said.
+type Case = (&'static str, &'static [(&'static str, &'static str)], String, u16, &'static str);
+
 #[tokio::test]
 async fn what_cannot_be_taken_is_refused_with_what_to_do() {
     let stand = Stand::new();
-    let json = [("content-type", "application/json")];
-    let cases: [(&str, &[(&str, &str)], String, u16, &str); 6] = [
-        ("nothing", &json, "{}".to_owned(), 404, "Known here: estat"),
+    const JSON: (&str, &str) = ("content-type", "application/json");
+    let cases: [Case; 6] = [
+        ("nothing", &[JSON], "{}".to_owned(), 404, "Known here: estat"),
         ("estat", &[], "{}".to_owned(), 415, "application/x-ndjson"),
         ("estat", &[("content-type", "text/plain")], "{}".to_owned(), 415, "application/json"),
-        ("estat", &[json[0], ("content-encoding", "br")], "{}".to_owned(), 415, "gzip or zstd"),
-        ("estat", &json, " ".repeat(MAX_BODY + 1), 413, "server.max-body"),
-        ("estat", &json, "{\"a\":".to_owned(), 400, "Line 1 is not JSON"),
+        ("estat", &[JSON, ("content-encoding", "br")], "{}".to_owned(), 415, "gzip or zstd"),
+        ("estat", &[JSON], " ".repeat(MAX_BODY + 1), 413, "server.max-body"),
+        ("estat", &[JSON], "{\"a\":".to_owned(), 400, "Line 1 is not JSON"),
     ];
     for (path, headers, body, status, said) in cases {
         let (answered, problem) = stand.post(path, headers, body).await;

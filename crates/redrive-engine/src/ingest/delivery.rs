@@ -92,11 +92,16 @@ impl Ingest {
     }
 
     async fn place(self: &Arc<Self>, name: &str, batch: &Batch, events: u64) {
+        if self.upload(name, batch, events).await || self.save(name, batch, events).await {
+            return;
+        }
         loop {
-            if self.upload(name, batch, events).await || self.save(name, batch, events).await {
+            tokio::time::sleep(PAUSE).await;
+            // Recovery waits until nothing is being uploaded, that is, for this batch: so it asks itself.
+            let asks = self.outage.may_ask();
+            if (asks && self.put(name, batch, events).await) || self.save(name, batch, events).await {
                 return;
             }
-            tokio::time::sleep(PAUSE).await;
         }
     }
 
@@ -105,6 +110,10 @@ impl Ingest {
         if self.outage.is_down() && (self.spool.stats().files > 0 || !self.outage.may_ask()) {
             return false;
         }
+        self.put(name, batch, events).await
+    }
+
+    async fn put(&self, name: &str, batch: &Batch, events: u64) -> bool {
         let put = tokio::select! {
             put = self.target.put_raw(name, batch.data.clone()) => put,
             () = self.out_of_time() => Err(Failure::transient("Stopping", "the pipeline stops, and the store is slow")),
