@@ -13,7 +13,8 @@ use redrive_core::dead_letter::PipelineKind;
 use redrive_core::policy::Policy;
 use redrive_engine::{Pace, PersistOptions, Persister, Pipeline};
 use redrive_server::{
-    Component, Doors, Gate, JobsDoor, Limits, Metrics, OutboxDoor, PersistDoor, Readiness, Site, router,
+    Access, Component, Doors, Gate, JobsDoor, Limits, Metrics, OutboxDoor, PersistDoor, Readiness, Site,
+    router,
 };
 use redrive_store::{
     Database, FailedEvents, FailedEventsOptions, Jobs, JobsOptions, Outbox, OutboxOptions, Record, Target,

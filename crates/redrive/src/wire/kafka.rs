@@ -91,6 +91,7 @@ mod with {
             .alerting(Arc::clone(&surroundings.alerts));
         Ok(Launch {
             pipeline: Arc::new(pipeline),
+            persister: None,
             watch: surroundings.watch(config.alert_threshold.get()),
             rules: Vec::new(),
             announced: None,

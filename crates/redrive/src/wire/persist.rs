@@ -59,6 +59,7 @@ pub(super) fn launch(
         retention: None,
         gate: gate.clone(),
         persister: Some(persister.clone()),
+        beside: None,
     };
     Ok((launch, PersistDoor::new(persister, gate)))
 }
