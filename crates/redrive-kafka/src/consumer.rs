@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use metrics::gauge;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext, Rebalance};
-use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message as _;
 use rdkafka::topic_partition_list::TopicPartitionListElem;
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
@@ -172,21 +172,6 @@ impl ConsumerContext for Context {
             self.0.open(partition);
         }
     }
-
-    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
-        let Err(error) = result else { return };
-        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::NoOffset) {
-            return;
-        }
-        tracing::warn!(pipeline = %self.0.options.pipeline, %error, "a commit failed, and is tried again");
-        let held = self.0.held();
-        for element in offsets.elements() {
-            if let (true, Offset::Offset(next)) = (held.contains_key(&element.partition()), element.offset())
-            {
-                self.0.finished.note(element.partition(), next);
-            }
-        }
-    }
 }
 
 struct Poller {
@@ -195,6 +180,8 @@ struct Poller {
     topic: Arc<str>,
     /// Polled and not handed over yet.
     polled: HashMap<i32, Vec<Record>>,
+    /// Commits whose answer nobody tells us: one that met a rebalance is refused in silence.
+    unconfirmed: HashMap<i32, i64>,
 }
 
 impl Poller {
@@ -218,7 +205,7 @@ impl Poller {
         });
         let consumer: BaseConsumer<Context> = config.create_with_context(Context(Arc::clone(&lanes)))?;
         consumer.subscribe(&[&topic])?;
-        Ok(Self { consumer, lanes, topic, polled: HashMap::new() })
+        Ok(Self { consumer, lanes, topic, polled: HashMap::new(), unconfirmed: HashMap::new() })
     }
 
     fn run(mut self, stop: &CancellationToken) {
@@ -230,6 +217,7 @@ impl Poller {
             self.commit(CommitMode::Async);
             if measured.elapsed() > LAG_INTERVAL {
                 measured = std::time::Instant::now();
+                self.confirm();
                 self.measure_lag();
             }
         }
@@ -263,6 +251,7 @@ impl Poller {
         let taken = std::mem::take(&mut *self.lanes.taken.lock().unwrap_or_else(PoisonError::into_inner));
         for partition in taken {
             self.polled.remove(&partition);
+            self.unconfirmed.remove(&partition);
         }
     }
 
@@ -333,10 +322,31 @@ impl Poller {
         }
     }
 
-    fn commit(&self, mode: CommitMode) {
+    fn commit(&mut self, mode: CommitMode) {
         let finished = self.lanes.finished.take();
         if !finished.is_empty() {
             commit(&self.consumer, &self.lanes.offsets(&finished), mode, &self.lanes.options);
+            self.unconfirmed.extend(finished);
+        }
+    }
+
+    /// Asks how far the group is, and commits again what did not get there.
+    fn confirm(&mut self) {
+        if self.unconfirmed.is_empty() {
+            return;
+        }
+        let mut list = TopicPartitionList::new();
+        for partition in self.unconfirmed.keys() {
+            list.add_partition(&self.topic, *partition);
+        }
+        let Ok(committed) = self.consumer.committed_offsets(list, ASK) else { return };
+        for element in committed.elements() {
+            let partition = element.partition();
+            let Some(wanted) = self.unconfirmed.remove(&partition) else { continue };
+            let there = element.offset().to_raw().unwrap_or(-1);
+            if there < wanted && self.lanes.held().contains_key(&partition) {
+                self.lanes.finished.note(partition, wanted);
+            }
         }
     }
 
