@@ -44,7 +44,7 @@ async fn purge(core: &Core, keep: Duration) {
             tracing::info!(%pipeline, events, "old resolved events deleted");
         }
         Err(error) => {
-            tracing::warn!(%pipeline, %error, "old resolved events could not be deleted: the next run tries again")
+            tracing::warn!(%pipeline, %error, "old resolved events could not be deleted: the next run tries again");
         }
     }
 }
