@@ -48,7 +48,7 @@ async fn survives_kills(database: TestDatabase) {
         })
         .collect();
     let seed = seed();
-    println!("REDRIVE_TEST_SEED={seed}");
+    eprintln!("REDRIVE_TEST_SEED={seed}");
     for kill in 0..KILLS {
         let server = Server::start(folder.path());
         *calls.address.lock().unwrap() = Some(server.address);

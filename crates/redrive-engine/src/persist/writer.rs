@@ -119,17 +119,14 @@ impl Writer {
     async fn pass_on(&self, batch: &[Record]) {
         let mut pause = FIRST_PAUSE;
         loop {
-            let why = match self.behind() {
-                true => String::new(),
-                false => match self.write(batch).await {
-                    Ok(()) => return,
-                    Err(why) => why,
-                },
-            };
-            match self.put_on_disk(batch).await {
-                Ok(()) if why.is_empty() => return,
-                Ok(()) => return self.core.ladder.stand(Rung::Disk, &why),
-                Err(error) => self.core.ladder.stand(Rung::Nowhere, &error),
+            let written = if self.behind() { None } else { Some(self.write(batch).await) };
+            if matches!(written, Some(Ok(()))) {
+                return;
+            }
+            match (self.put_on_disk(batch).await, written) {
+                (Ok(()), Some(Err(why))) => return self.core.ladder.stand(Rung::Disk, &why),
+                (Ok(()), _) => return,
+                (Err(error), _) => self.core.ladder.stand(Rung::Nowhere, &error),
             }
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
