@@ -82,10 +82,10 @@ impl Access {
 
     fn admit(&self, request: &Request) -> Result<Option<Caller>, Problem> {
         let (headers, method) = (request.headers(), request.method());
+        let Some(needed) = needed(method, request.uri().path()) else { return Ok(None) };
         if self.grants.is_empty() {
             from_here(headers)?;
         }
-        let Some(needed) = needed(method, request.uri().path()) else { return Ok(None) };
         if needed > Role::Viewer {
             of_our_own(headers)?;
         }

@@ -6,13 +6,15 @@ mod receiver;
 mod support;
 
 use std::collections::HashSet;
+use std::io::Write as _;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use receiver::Receiver;
 use redrive_testkit::{Client, TestDatabase};
 use serde_json::{Value, json};
-use support::{Server, assert_failed, eventually, folder_with, redrive};
+use support::{Server, assert_failed, eventually, folder_with, redrive, text};
 
 const EVENTS: &str = "/api/v1/outbox/orders/events";
 
@@ -328,4 +330,36 @@ fn a_server_hears_of_work_that_came_in_elsewhere() {
                   VALUES ('Posted', 'Order', '42', 'elsewhere')";
     runtime.block_on(async { Client::connect(&database).await.run(insert).await });
     eventually("the other event arrives", || (receiver.count("elsewhere") == 1).then_some(()));
+}
+
+#[test]
+fn with_tokens_nobody_else_is_let_in_and_a_viewer_changes_nothing() {
+    let hash = |token: &str| text(&sha256(token));
+    let tokens = format!(
+        "tokens = [{{ name = \"vera\", role = \"viewer\", sha256 = \"{}\" }}, \
+         {{ name = \"otto\", role = \"operator\", sha256 = \"{}\" }}]\n",
+        hash("looking"),
+        hash("doing")
+    );
+    let folder = folder_with(&format!("[server]\n{tokens}[outbox.orders]\n"));
+    let server = Server::ready(folder.path());
+    let body = event("Posted", "x").to_string();
+    for (header, look, put) in [
+        ("", 401, 401),
+        ("authorization: Bearer guessed\r\n", 401, 401),
+        ("authorization: Basic bG9va2luZw==\r\n", 401, 401),
+        ("authorization: Bearer looking\r\n", 200, 403),
+        ("authorization: Bearer doing\r\n", 200, 201),
+    ] {
+        assert_eq!(server.ask_with(header, "GET", "/metrics", "").0, look, "{header}");
+        assert_eq!(server.ask_with(header, "POST", EVENTS, &body).0, put, "{header}");
+    }
+    assert!(!server.log().contains("looking"), "tokens stay out of the log");
+}
+
+fn sha256(text: &str) -> Vec<u8> {
+    let mut command = std::process::Command::new("sha256sum");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    child.wait_with_output().unwrap().stdout[..64].to_vec()
 }

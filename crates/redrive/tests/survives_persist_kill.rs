@@ -134,7 +134,7 @@ impl Calls {
         let event = |(key, payload): &(String, String)| json!({"key": key, "payload": payload});
         let body = Value::from(events.iter().map(event).collect::<Vec<_>>()).to_string();
         let length = body.len();
-        let head = "POST /api/v1/persist/urls HTTP/1.1\r\nhost: x\r\nconnection: close\r\n";
+        let head = "POST /api/v1/persist/urls HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
         let request =
             format!("{head}content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}");
         let mut answer = String::new();

@@ -156,9 +156,14 @@ impl Server {
     }
 
     fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        self.ask_with("", method, path, body)
+    }
+
+    /// With a further header, which ends in CRLF.
+    pub(crate) fn ask_with(&self, header: &str, method: &str, path: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).unwrap();
         let length = body.len();
-        let head = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{header}");
         let about = format!("content-type: application/json\r\ncontent-length: {length}\r\n\r\n");
         write!(stream, "{head}{about}{body}").unwrap();
         let mut answer = String::new();

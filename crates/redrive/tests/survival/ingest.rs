@@ -12,7 +12,7 @@ use super::Process;
 /// Sends events, one per line; the status of the answer, if there is one.
 pub(crate) fn send(address: SocketAddr, pipeline: &str, lines: &str) -> Option<u16> {
     let request = format!(
-        "POST /api/v1/ingest/{pipeline} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+        "POST /api/v1/ingest/{pipeline} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
          content-type: application/x-ndjson\r\ncontent-length: {}\r\n\r\n{lines}",
         lines.len()
     );
@@ -21,7 +21,7 @@ pub(crate) fn send(address: SocketAddr, pipeline: &str, lines: &str) -> Option<u
 
 /// The body of what is at a path.
 pub(crate) fn get(address: SocketAddr, path: &str) -> Option<String> {
-    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     exchange(address, &request)?.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())
 }
 
