@@ -6,6 +6,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, Top
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::groups::GroupInfo;
 use rdkafka::types::RDKafkaRespErr;
 
 use crate::client::Cluster;
@@ -97,7 +98,7 @@ pub async fn check_group(cluster: &Cluster, group: &str, topic: &str, setting: &
         let client: BaseConsumer = config.create().ok()?;
         // A broker that cannot tell is no reason not to start.
         let groups = client.fetch_group_list(Some(&name), PATIENCE).ok()?;
-        let members = groups.groups().iter().flat_map(|group| group.members());
+        let members = groups.groups().iter().flat_map(GroupInfo::members);
         let other = members.into_iter().find(|member| !member.client_id().starts_with(&ours))?;
         Some(format!("{} at {}", other.client_id(), other.client_host()))
     });
