@@ -293,7 +293,7 @@ fn tell_of_disks(folder: &Path) {
         for line in
             log.lines().filter(|line| line.contains("part=\"kafka\"") || line.contains("producer broke"))
         {
-            println!("{}: {line}", entry.path().display());
+            eprintln!("{}: {line}", entry.path().display());
         }
     }
 }
