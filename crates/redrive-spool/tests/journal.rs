@@ -58,6 +58,29 @@ fn segments_go_when_all_of_them_is_acknowledged() {
     assert!(journal.stats().segments <= 2, "{:?}", journal.stats());
 }
 
+/// A batch whose first part went with its segment must not come back with its second part.
+#[test]
+fn a_crash_after_a_segment_went_remembers_all_of_what_was_acknowledged_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(folder.path(), SMALL).unwrap();
+    let text = "x".repeat(200);
+    let mut spans = Vec::new();
+    while journal.stats().segments < 3 {
+        spans.push(journal.append_blocking(records(&[&text])).unwrap());
+    }
+    journal.acknowledge_all(&spans);
+    while journal.stats().segments > 1 {
+        std::thread::yield_now();
+    }
+    // What a crash at this moment leaves.
+    let crashed = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(folder.path()).unwrap().flatten() {
+        fs::copy(entry.path(), crashed.path().join(entry.file_name())).unwrap();
+    }
+    drop(journal);
+    assert_eq!(texts(&Journal::open(crashed.path(), SMALL).unwrap()), Vec::<String>::new());
+}
+
 #[test]
 fn a_full_journal_refuses_and_deletes_nothing_and_goes_on_when_there_is_room() {
     let folder = tempfile::tempdir().unwrap();

@@ -82,6 +82,12 @@ impl Log {
     pub(super) fn tidy(&mut self) -> Result<(), Error> {
         loop {
             let Some(path) = self.spent() else { return Ok(()) };
+            // A batch of which one part goes with this segment must not be remembered by its other part:
+            // so first it is written down that all of it is done. On a full disk room comes first.
+            match self.tell_acknowledged() {
+                Err(error) if !error.is_full() => return Err(error),
+                _ => {}
+            }
             match self.shared.filesystem.remove(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(Error::io("remove", &path)(error));
