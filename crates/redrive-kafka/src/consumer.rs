@@ -163,13 +163,17 @@ impl ConsumerContext for Context {
         }
     }
 
-    fn post_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+    fn post_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         let Rebalance::Assign(list) = rebalance else { return };
         let partitions: Vec<i32> = list.elements().iter().map(TopicPartitionListElem::partition).collect();
         let options = &self.0.options;
         tracing::info!(pipeline = %options.pipeline, topic = %options.topic, ?partitions, "partitions given");
         for partition in partitions {
             self.0.open(partition);
+        }
+        // The client remembers that a partition was paused before it was taken away; its new lane is empty.
+        if let Err(error) = consumer.resume(list) {
+            tracing::warn!(pipeline = %options.pipeline, topic = %options.topic, %error, "cannot resume");
         }
     }
 }
@@ -234,8 +238,11 @@ impl Poller {
             match self.consumer.poll(wait) {
                 None => break,
                 Some(Ok(message)) => {
-                    let record = Record::of(&message, &self.topic);
-                    self.polled.entry(message.partition()).or_default().push(record);
+                    let (partition, record) = (message.partition(), Record::of(&message, &self.topic));
+                    drop(message);
+                    // One call may take a partition away, give it back and return its first record.
+                    self.forget_taken();
+                    self.polled.entry(partition).or_default().push(record);
                     wait = Duration::ZERO;
                 }
                 Some(Err(error)) => self.complain(&error),
@@ -245,8 +252,8 @@ impl Poller {
     }
 
     /// What was polled of a partition before it was taken away must not reach the lane that it gets when
-    /// it comes back: that one starts further back, and would commit beyond what it has not seen. A poll in
-    /// which a partition changes hands returns no record, so nothing of the new assignment is lost here.
+    /// it comes back: that one starts further back, and would commit beyond what it has not seen. Called
+    /// before a record is taken in: the callbacks of a poll come before what it returns.
     fn forget_taken(&mut self) {
         let taken = std::mem::take(&mut *self.lanes.taken.lock().unwrap_or_else(PoisonError::into_inner));
         for partition in taken {
