@@ -72,7 +72,7 @@ impl Contestant for Graphile {
 
     async fn prepare(&mut self) -> anyhow::Result<()> {
         let worker = self.worker().await?;
-        by_hand(&self.scratch, &["TRUNCATE graphile_worker._private_jobs"]).await?;
+        by_hand(&self.scratch, &["TRUNCATE graphile_worker._private_jobs CASCADE"]).await?;
         let utils = worker.create_utils();
         let numbers: Vec<_> = (0..self.rows as usize).collect();
         for chunk in numbers.chunks(CHUNK) {
