@@ -12,6 +12,7 @@
 //! | [`backoff`], [`policy`] | when to try again, and when to stop |
 //! | [`history`] | which attempts are remembered |
 //! | [`state`] | every legal transition, in one `match` per machine |
+//! | [`ladder`] | where events go when the place they belong in cannot take them |
 //! | [`lease`] | who may settle a piece of work, and how |
 //! | [`bisect`] | which records of a failed batch are the poison |
 //! | [`fingerprint`] | which failures are "the same" |
@@ -27,6 +28,7 @@ pub mod failure;
 pub mod fingerprint;
 pub mod handler;
 pub mod history;
+pub mod ladder;
 pub mod lease;
 pub mod policy;
 pub mod state;

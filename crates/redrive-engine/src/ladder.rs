@@ -14,37 +14,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use metrics::{Gauge, gauge};
-use serde::Serialize;
+pub use redrive_core::ladder::Rung;
 
 use crate::alerts::{AlertService, Dropped, Inert, LadderMoved};
 use crate::health::Health;
-
-/// Where a pipeline's events go at the moment; the number is the metric's value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rung {
-    /// Where they belong.
-    Target = 1,
-    /// Into the store of dead letters.
-    DeadLetters = 2,
-    /// Into the journal on local disk.
-    Disk = 3,
-    /// Nowhere: they are held in memory, and new ones are refused once that is full.
-    Nowhere = 4,
-}
-
-impl Rung {
-    /// What people are told.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Target => "the target",
-            Self::DeadLetters => "the dead-letter store",
-            Self::Disk => "the local disk",
-            Self::Nowhere => "memory only",
-        }
-    }
-}
 
 /// The ladder of one pipeline.
 pub(crate) struct Ladder {
@@ -58,7 +31,7 @@ pub(crate) struct Ladder {
 impl Ladder {
     pub(crate) fn new(pipeline: &str, alerts: Arc<dyn AlertService>, health: Health) -> Self {
         let gauge = gauge!("redrive_ladder_rung", "pipeline" => pipeline.to_owned());
-        gauge.set(f64::from(Rung::Target as u8));
+        gauge.set(Rung::Target.level());
         Self { pipeline: pipeline.to_owned(), alerts, health, gauge, rung: Mutex::new(Rung::Target) }
     }
 
@@ -73,7 +46,7 @@ impl Ladder {
         if was == rung {
             return;
         }
-        self.gauge.set(f64::from(rung as u8));
+        self.gauge.set(rung.level());
         self.health.set(if rung < Rung::Disk { Ok(()) } else { Err(why.to_owned()) });
         let (to, from) = (rung.name(), was.name());
         if rung > was {

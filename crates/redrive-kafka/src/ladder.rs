@@ -21,6 +21,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use metrics::{counter, gauge};
 use redrive_core::failure::Failure;
+use redrive_core::ladder::Rung;
 use redrive_spool::{Error as SpoolError, Journal, JournalOptions};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -253,15 +254,12 @@ impl Ladder {
         self.health.note("refused", Err(advice));
     }
 
-    /// 0: letters go to Kafka; 1: some are on disk.
+    /// Letters go to Kafka, or some are on disk.
     fn measure(&self) {
         let (outgoing, refused) = self.waiting();
         let pipeline = || self.pipeline.clone();
-        gauge!("redrive_ladder_rung", "pipeline" => pipeline()).set(if outgoing + refused > 0 {
-            1.0
-        } else {
-            0.0
-        });
+        let rung = if outgoing + refused > 0 { Rung::Disk } else { Rung::Target };
+        gauge!("redrive_ladder_rung", "pipeline" => pipeline()).set(rung.level());
         gauge!("redrive_kafka_spooled", "pipeline" => pipeline(), "rung" => "outgoing").set(outgoing as f64);
         gauge!("redrive_kafka_spooled", "pipeline" => pipeline(), "rung" => "refused").set(refused as f64);
     }

@@ -332,6 +332,18 @@ fn a_server_hears_of_work_that_came_in_elsewhere() {
     eventually("the other event arrives", || (receiver.count("elsewhere") == 1).then_some(()));
 }
 
+/// One alert watches all pipelines, so they must count alike: 1 is where events belong.
+#[test]
+fn pipelines_of_different_kinds_stand_on_the_same_ladder() {
+    let sink =
+        "{ database = \"sqlite:decisions.db\", table = \"decision_log\", columns = { id = \"$.id\" } }";
+    let kafka = format!("brokers = \"127.0.0.1:1\"\ntopic = \"decisions\"\ngroup = \"g\"\nsink = {sink}\n");
+    let folder = folder_with(&format!("[persist.urls]\n[kafka.decisions]\n{kafka}"));
+    let server = Server::start(folder.path());
+    server.wait_metric(r#"redrive_ladder_rung{pipeline="urls"} 1"#);
+    server.wait_metric(r#"redrive_ladder_rung{pipeline="decisions"} 1"#);
+}
+
 #[test]
 fn with_tokens_nobody_else_is_let_in_and_a_viewer_changes_nothing() {
     let hash = |token: &str| text(&sha256(token));

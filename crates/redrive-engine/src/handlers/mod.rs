@@ -19,7 +19,6 @@ mod envelope;
 mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
-#[cfg(feature = "kafka")]
 mod process;
 mod secret;
 mod setup;

@@ -47,7 +47,7 @@ impl Tally {
     }
 
     pub(super) fn rung(&self, rung: Rung) {
-        self.rung.set(f64::from(rung as u8));
+        self.rung.set(rung.level());
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
