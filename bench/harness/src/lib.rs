@@ -2,6 +2,7 @@
 //!
 //! | item | is |
 //! |---|---|
+//! | [`on_scratch`], [`conclude`] | what every bench does around its measuring |
 //! | [`race()`] | contestants that take turns, round by round, on a noisy machine |
 //! | [`Rates`], [`Ratio`] | what came out: medians, and how far the rounds lie apart |
 //! | [`Raw`] | the yardstick: a loop with the best SQL and nothing else |
@@ -19,6 +20,7 @@ mod processor;
 mod race;
 mod rates;
 mod raw;
+mod run;
 mod stage;
 mod stop;
 mod table;
@@ -28,9 +30,9 @@ pub use machine::{file_system, load, machine};
 pub use memory::Memory;
 pub use postgres::Scratch;
 pub use race::{Contestant, race};
-pub use rates::{Rates, Ratio, thousands};
+pub use rates::{Rates, Ratio, median, thousands};
 pub use raw::{Form, Raw, RawPace, Settle};
+pub use run::{conclude, on_scratch};
 pub use stage::{Hand, Stage, tidy_postgres, tidy_sqlite};
-pub use stop::asked_to_stop;
 pub use table::Table;
 pub use target::{Target, verdict};

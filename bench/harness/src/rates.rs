@@ -78,7 +78,9 @@ pub fn thousands(number: f64) -> String {
     out
 }
 
-fn median(mut figures: Vec<f64>) -> f64 {
+/// The middle one; between the middle two of an even count.
+#[must_use]
+pub fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     let middle = figures.len() / 2;
     match figures.len() {

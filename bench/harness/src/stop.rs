@@ -7,7 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 ///
 /// # Errors
 /// Always, in the end.
-pub async fn asked_to_stop<T>() -> anyhow::Result<T> {
+pub(crate) async fn asked_to_stop<T>() -> anyhow::Result<T> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         interrupted = tokio::signal::ctrl_c() => interrupted?,

@@ -10,7 +10,7 @@ mod throughput;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bench_harness::{file_system, load, machine, verdict};
+use bench_harness::{Target, conclude, file_system, load, machine};
 use clap::Parser;
 use redrive_server::Metrics;
 
@@ -37,16 +37,10 @@ struct Args {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(&Args::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("bench/run ingest: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    conclude("ingest", measure(&Args::parse()).await)
 }
 
-async fn run(args: &Args) -> anyhow::Result<()> {
+async fn measure(args: &Args) -> anyhow::Result<Vec<Target>> {
     let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     let metrics = Metrics::install()?;
     println!("# ingest\n\n{}; load average at the start: {}", machine(), load());
@@ -54,6 +48,5 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     // First, while the process is still small.
     let mut targets = outage::measure(args, &dir, &metrics).await?;
     targets.extend(throughput::measure(args, &dir, &metrics).await?);
-    println!("\n## Targets\n\nload average at the end: {}\n\n{}", load(), verdict(&targets));
-    Ok(())
+    Ok(targets)
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bench_harness::{Scratch, Table, Target};
+use bench_harness::{Scratch, Table, Target, median};
 use redrive_kafka::record::{Position, Record};
 use redrive_kafka::row::{Cell, Row};
 use redrive_kafka::sink::{Isolation, PostgresSink, Sink as _};
@@ -172,14 +172,4 @@ fn records(poison: u32) -> Vec<Record> {
         headers: Vec::new(),
     };
     (0..ROWS).map(record).collect()
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    let middle = figures.len() / 2;
-    match figures.len() {
-        0 => f64::NAN,
-        count if count % 2 == 1 => figures[middle],
-        _ => f64::midpoint(figures[middle - 1], figures[middle]),
-    }
 }

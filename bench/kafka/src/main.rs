@@ -13,7 +13,7 @@ mod topic;
 
 use std::process::ExitCode;
 
-use bench_harness::{Scratch, Target, load as load_average, machine, verdict};
+use bench_harness::{Scratch, Target, conclude, load as load_average, machine, on_scratch};
 use clap::{Parser, ValueEnum};
 
 /// What to measure, and how much of it.
@@ -52,24 +52,8 @@ impl Args {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(&Args::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("bench/run kafka: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn run(args: &Args) -> anyhow::Result<()> {
-    let scratch = Scratch::create(&args.postgres).await?;
-    let measured = tokio::select! {
-        measured = measure(args, &scratch) => measured,
-        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("stopped before the end")),
-    };
-    scratch.drop().await?;
-    println!("\n## Targets\n\nload average at the end: {}\n\n{}", load_average(), verdict(&measured?));
-    Ok(())
+    let args = Args::parse();
+    conclude("kafka", on_scratch(&args.postgres, async |scratch| measure(&args, scratch).await).await)
 }
 
 async fn measure(args: &Args, scratch: &Scratch) -> anyhow::Result<Vec<Target>> {

@@ -13,11 +13,11 @@ mod raw;
 use std::process::ExitCode;
 
 use bench_harness::{
-    Contestant, Ratio, Scratch, Table, Target, load as load_average, machine, race, thousands, verdict,
+    Contestant, Ratio, Scratch, Table, Target, conclude, load as load_average, machine, on_scratch, race,
+    thousands,
 };
 use clap::Parser;
 use redrive_engine::persist::Durability;
-use tokio::signal::unix::{SignalKind, signal};
 
 use ours::Ours;
 use place::Place;
@@ -46,34 +46,8 @@ struct Args {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(&Args::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("bench/run persist: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn run(args: &Args) -> anyhow::Result<()> {
-    let scratch = Scratch::create(&args.postgres).await?;
-    let measured = tokio::select! {
-        measured = measure(args, &scratch) => measured,
-        stopped = asked_to_stop() => stopped,
-    };
-    scratch.drop().await?;
-    println!("\n## Targets\n\nload average at the end: {}\n\n{}", load_average(), verdict(&measured?));
-    Ok(())
-}
-
-/// Ends when somebody wants us to: the database must not stay behind on a server that is shared.
-async fn asked_to_stop() -> anyhow::Result<Vec<Target>> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted?,
-        _ = terminate.recv() => {}
-    }
-    anyhow::bail!("stopped before the end")
+    let args = Args::parse();
+    conclude("persist", on_scratch(&args.postgres, async |scratch| measure(&args, scratch).await).await)
 }
 
 async fn measure(args: &Args, scratch: &Scratch) -> anyhow::Result<Vec<Target>> {

@@ -16,7 +16,7 @@ mod subject;
 
 use std::process::ExitCode;
 
-use bench_harness::{Scratch, Target, load, machine, verdict};
+use bench_harness::{Scratch, Target, conclude, load, machine, on_scratch};
 use clap::{Parser, ValueEnum};
 
 pub use subject::Subject;
@@ -60,24 +60,9 @@ impl Args {
 
 /// Runs the bench of this subject.
 pub async fn main(subject: Subject) -> ExitCode {
-    match run(&Args::parse(), subject).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("bench/run {}: {error:#}", subject.name());
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn run(args: &Args, subject: Subject) -> anyhow::Result<()> {
-    let scratch = Scratch::create(&args.postgres).await?;
-    let measured = tokio::select! {
-        measured = measure(args, subject, &scratch) => measured,
-        stopped = bench_harness::asked_to_stop() => stopped,
-    };
-    scratch.drop().await?;
-    println!("\n## Targets\n\nload average at the end: {}\n\n{}", load(), verdict(&measured?));
-    Ok(())
+    let args = Args::parse();
+    let measured = on_scratch(&args.postgres, async |scratch| measure(&args, subject, scratch).await);
+    conclude(subject.name(), measured.await)
 }
 
 async fn measure(args: &Args, subject: Subject, scratch: &Scratch) -> anyhow::Result<Vec<Target>> {

@@ -7,7 +7,7 @@ mod step;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bench_harness::{file_system, load, machine, verdict};
+use bench_harness::{Target, conclude, file_system, load, machine};
 use clap::Parser;
 
 /// What to measure, and how much of it.
@@ -30,21 +30,14 @@ struct Args {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(&Args::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("bench/run spool: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    conclude("spool", measure(&Args::parse()).await)
 }
 
-async fn run(args: &Args) -> anyhow::Result<()> {
+async fn measure(args: &Args) -> anyhow::Result<Vec<Target>> {
     let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     println!("# spool\n\n{}; load average at the start: {}", machine(), load());
     println!("files on {}", file_system(&dir));
     let mut targets = save::measure(args, &dir).await?;
     targets.extend(step::measure(args, &dir).await?);
-    println!("\n## Targets\n\nload average at the end: {}\n\n{}", load(), verdict(&targets));
-    Ok(())
+    Ok(targets)
 }
