@@ -122,13 +122,7 @@ fn events(dir: &Path) -> u64 {
 }
 
 async fn eventually(what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..2_000 {
-        if holds() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("not within 10 s: {what}");
+    redrive_testkit::eventually(Duration::from_secs(10), what, async || holds()).await;
 }
 
 #[tokio::test]

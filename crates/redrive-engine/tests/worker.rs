@@ -115,15 +115,8 @@ impl Fixture {
     }
 }
 
-/// Waits until it holds; a test that waits in vain fails instead of hanging.
-async fn eventually<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
-    for _ in 0..2_000 {
-        if holds().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("it did not come about within ten seconds");
+async fn eventually(holds: impl AsyncFnMut() -> bool) {
+    redrive_testkit::eventually(Duration::from_secs(10), "what the test waits for", holds).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

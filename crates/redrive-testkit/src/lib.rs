@@ -5,12 +5,14 @@
 //! the file that `./test` shows at the end, so that none is silent.
 
 mod client;
+mod patience;
 
 use std::io::Write as _;
 
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 
 pub use client::Client;
+pub use patience::eventually;
 
 /// Which kind of database a test runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,9 +11,9 @@ use std::time::Duration;
 use redrive::config::{Config, Environment, Source};
 use redrive_engine::Pace;
 use redrive_store::{Database, Jobs, JobsOptions, NewJob, WorkStore as _};
-use redrive_testkit::{Client, TestDatabase, mysql, postgres, sqlite};
+use redrive_testkit::{Client, TestDatabase, eventually, mysql, postgres, sqlite};
 use support::folder_with;
-use survival::{Process, eventually};
+use survival::Process;
 
 /// Kills the server for a deadly payload, a moment after it has begun; does the others in a longer moment.
 const HANDLER: &str = "if grep -q deadly; then sleep 0.1; kill -9 $PPID; else sleep 0.3; fi";

@@ -13,10 +13,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use redrive_testkit::eventually;
 use support::folder_with;
+use survival::Process;
 use survival::ingest::{free_address, get, lines, metric, send, wait_until_up};
 use survival::s3::{Fault, S3};
-use survival::{Process, eventually};
 
 const KILLS: usize = 50;
 const SENDERS: usize = 3;

@@ -35,13 +35,8 @@ fn rounds(variable: &str, few: usize) -> usize {
     std::env::var(variable).ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(few)
 }
 
-/// Waits until it holds. Each look costs a query or a client: not too many of them.
-async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds().await {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+async fn eventually(what: &str, holds: impl AsyncFnMut() -> bool) {
+    redrive_testkit::eventually(PATIENCE, what, holds).await;
 }
 
 struct Stage {

@@ -13,9 +13,9 @@ use std::time::{Duration, SystemTime};
 
 use redrive_core::event::NewEvent;
 use redrive_store::{Database, Outbox, OutboxOptions, WorkStore as _};
-use redrive_testkit::{Client, TestDatabase, mysql, postgres, sqlite};
+use redrive_testkit::{Client, TestDatabase, eventually, mysql, postgres, sqlite};
 use support::folder_with;
-use survival::{Process, Receiver, eventually};
+use survival::{Process, Receiver};
 
 const EVENTS: usize = 20_000;
 const POISON: usize = EVENTS / 50;
@@ -51,15 +51,15 @@ async fn survives_kills(database: TestDatabase) {
     let outbox = outbox(&database).await;
     let folder = folder_with(&configuration(&database, &receiver));
     let payloads = random.shuffled(POISON, EVENTS);
-    let accepting = tokio::spawn(accept(Arc::clone(&outbox), payloads, receiver.clone()));
-
-    for kills_left in (1..=KILLS).rev() {
-        let server = Process::serve(folder.path(), "server");
-        random_moment(&mut random, &receiver, kills_left).await;
-        server.kill();
-    }
-    let server = Process::serve(folder.path(), "server");
-    let accepted = accepting.await.unwrap();
+    let killing = async {
+        for kills_left in (1..=KILLS).rev() {
+            let server = Process::serve(folder.path(), "server");
+            random_moment(&mut random, &receiver, kills_left).await;
+            server.kill();
+        }
+        Process::serve(folder.path(), "server")
+    };
+    let (server, accepted) = tokio::join!(killing, accept(&outbox, payloads, &receiver));
     let settled = || async { outbox.backlog().await.unwrap() == 0 };
     eventually(Duration::from_secs(60), "everything is settled", settled).await;
     server.kill();
@@ -87,7 +87,7 @@ async fn random_moment(random: &mut Random, receiver: &Receiver, kills_left: usi
 type Accepted = Vec<(String, bool)>;
 
 /// Writes events as an application does, a little ahead of their delivery.
-async fn accept(outbox: Arc<Outbox>, payloads: Vec<&'static str>, receiver: Receiver) -> Accepted {
+async fn accept(outbox: &Outbox, payloads: Vec<&'static str>, receiver: &Receiver) -> Accepted {
     let mut accepted = Vec::new();
     for payloads in payloads.chunks(500) {
         let events = payloads.iter().map(|payload| event(payload)).collect();

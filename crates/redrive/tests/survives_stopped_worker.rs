@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use redrive_core::event::NewEvent;
 use redrive_store::{Database, Outbox, OutboxOptions, WorkStore as _};
-use redrive_testkit::{Client, TestDatabase, backends};
+use redrive_testkit::{Client, TestDatabase, backends, eventually};
 use support::folder_with;
-use survival::{Process, Receiver, eventually};
+use survival::{Process, Receiver};
 use tokio::sync::watch;
 
 const LEASE: Duration = Duration::from_secs(1);

@@ -8,9 +8,9 @@ mod survival;
 use std::time::{Duration, Instant};
 
 use redrive_store::{Database, Jobs, JobsOptions, NewJob};
-use redrive_testkit::{Client, TestDatabase, backends};
+use redrive_testkit::{Client, TestDatabase, backends, eventually};
 use support::folder_with;
-use survival::{Process, Receiver, eventually};
+use survival::{Process, Receiver};
 
 const DEADLINE: Duration = Duration::from_secs(2);
 const SOON: Duration = Duration::from_secs(20);

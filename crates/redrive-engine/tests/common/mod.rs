@@ -15,6 +15,7 @@ use redrive_core::handler::Handler;
 use redrive_core::policy::Policy;
 use redrive_engine::{Engine, Pace, Pipeline, Route, Routes, WatchOptions};
 use redrive_store::{Database, Outbox, OutboxOptions, WorkStore as _};
+pub(crate) use redrive_testkit::eventually;
 use redrive_testkit::{Client, TestDatabase};
 
 /// Short, so that a test can outlast it.
@@ -163,18 +164,5 @@ pub(crate) fn event() -> NewEvent {
         aggregate_type: "Order".into(),
         aggregate_id: "42".into(),
         payload: "{}".into(),
-    }
-}
-
-/// Waits until it holds; a test that waits in vain fails instead of hanging.
-pub(crate) async fn eventually<F: Future<Output = bool>>(
-    within: Duration,
-    what: &str,
-    mut holds: impl FnMut() -> F,
-) {
-    let deadline = Instant::now() + within;
-    while !holds().await {
-        assert!(Instant::now() < deadline, "not within {within:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

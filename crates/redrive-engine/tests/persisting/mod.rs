@@ -103,11 +103,6 @@ pub(crate) fn on_demand() -> PersistOptions {
     PersistOptions { schedule, ..options }
 }
 
-/// Waits until it holds; a test that waits in vain fails instead of hanging.
-pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !holds().await {
-        assert!(Instant::now() < deadline, "not within 20 s: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+pub(crate) async fn eventually(what: &str, holds: impl AsyncFnMut() -> bool) {
+    redrive_testkit::eventually(Duration::from_secs(20), what, holds).await;
 }

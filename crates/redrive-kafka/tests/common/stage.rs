@@ -277,10 +277,6 @@ pub(crate) async fn lag(brokers: &str, topic: &str, group: &str) -> i64 {
 }
 
 /// Waits until something holds, and says what did not.
-pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds().await {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+pub(crate) async fn until(what: &str, holds: impl AsyncFnMut() -> bool) {
+    redrive_testkit::eventually(PATIENCE, what, holds).await;
 }

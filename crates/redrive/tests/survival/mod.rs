@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::State;
@@ -137,17 +136,4 @@ async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: St
         *time
     };
     StatusCode::from_u16((shared.answer)(Delivery { key, time, body }).await).unwrap()
-}
-
-/// Waits until it holds; a test that waits in vain fails instead of hanging.
-pub(crate) async fn eventually<F: Future<Output = bool>>(
-    within: Duration,
-    what: &str,
-    mut holds: impl FnMut() -> F,
-) {
-    let deadline = Instant::now() + within;
-    while !holds().await {
-        assert!(Instant::now() < deadline, "not within {within:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }

@@ -1,0 +1,15 @@
+//! Waiting for something that another task or process does.
+
+use std::time::{Duration, Instant};
+
+/// Between two looks; each may cost a query.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Waits until it holds; a test that waits in vain fails instead of hanging.
+pub async fn eventually(within: Duration, what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + within;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "not within {within:?}: {what}");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
