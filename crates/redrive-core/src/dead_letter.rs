@@ -235,6 +235,9 @@ pub struct Letter {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Filter {
+    /// Of this pipeline. A queue has the letters of one pipeline only: whoever has several queues
+    /// chooses by this.
+    pub pipeline: Option<String>,
     /// In this state.
     pub status: Option<Status>,
     /// Of this event type.
@@ -331,6 +334,15 @@ impl Page {
     }
 }
 
+/// Ids of letters, the longest dead first, for whoever is about to act on many.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ids {
+    /// The local ids.
+    pub ids: Vec<String>,
+    /// Where to go on; nothing at the end.
+    pub next: Option<Cursor>,
+}
+
 /// One page of letters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
@@ -404,6 +416,50 @@ impl Operator {
     }
 }
 
+/// An order to send letters back to work.
+///
+/// Its mark makes it one order, however often it is carried out: a letter that it has sent is not sent by
+/// it again, whatever has become of it since.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    operator: Operator,
+    note: String,
+}
+
+impl Order {
+    /// The order that the operator gave under this mark, such as `operation 17`.
+    #[must_use]
+    pub fn new(operator: &Operator, mark: &str) -> Self {
+        let note = format!("redriven by {} ({mark})", operator.name());
+        Self { operator: operator.clone(), note: crate::failure::clean(&note) }
+    }
+
+    /// Who gave it.
+    #[must_use]
+    pub const fn operator(&self) -> &Operator {
+        &self.operator
+    }
+
+    /// What it leaves on each letter.
+    #[must_use]
+    pub fn note(&self) -> &str {
+        &self.note
+    }
+}
+
+/// What has become of a letter that was sent back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Not known yet.
+    Pending,
+    /// It did its work.
+    Delivered,
+    /// It was handed over, and nobody will say what became of it, unless it comes back.
+    HandedOver,
+    /// It failed again.
+    Failed(Failure),
+}
+
 /// Why nothing was done about one letter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -413,13 +469,33 @@ pub enum Refusal {
     /// It is not waiting: somebody was faster.
     #[error("letter {0} is not waiting any more: somebody has redriven or resolved it already")]
     NotWaiting(String),
+    /// It cannot be done to this kind of letter.
+    #[error("letter {id}: {why}")]
+    Impossible {
+        /// The letter.
+        id: String,
+        /// Why not, and what to do.
+        why: String,
+    },
 }
 
-/// What a bulk action did. Each letter that was asked for is in exactly one of the two.
+impl Refusal {
+    /// The local id of the letter.
+    #[must_use]
+    pub fn letter(&self) -> &str {
+        match self {
+            Self::Unknown(id) | Self::NotWaiting(id) | Self::Impossible { id, .. } => id,
+        }
+    }
+}
+
+/// What a bulk action did. Each letter that was asked for is in exactly one of the three.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Acted {
     /// The local ids of the letters that it was done to.
     pub done: Vec<String>,
+    /// Those that the same order was carried out for before.
+    pub before: Vec<String>,
     /// The others, with the reason.
     pub refused: Vec<Refusal>,
 }
@@ -455,8 +531,20 @@ pub trait DeadLetterQueue: Send + Sync {
     /// One letter, whole, by its local id.
     async fn get(&self, id: &str) -> Result<Option<Letter>, Unavailable>;
 
-    /// Sends letters back to work, each at most once however often it is asked.
-    async fn redrive(&self, ids: &[String], operator: &Operator) -> Result<Acted, Unavailable>;
+    /// How many letters the filter means.
+    async fn count(&self, filter: &Filter) -> Result<u64, Unavailable>;
+
+    /// The ids of the letters that the filter means, the longest dead first.
+    async fn ids(&self, filter: &Filter, after: Option<Cursor>, limit: u32) -> Result<Ids, Unavailable>;
+
+    /// Sends letters back to work, each at most once however often the order is given.
+    async fn redrive(&self, ids: &[String], order: &Order) -> Result<Acted, Unavailable>;
+
+    /// Sends a letter back with another payload. What it was stays on record with whoever asks for this.
+    async fn redrive_edited(&self, id: &str, payload: &[u8], order: &Order) -> Result<Acted, Unavailable>;
+
+    /// What has become of letters that were sent back, in the order of the ids.
+    async fn outcomes(&self, ids: &[String]) -> Result<Vec<Outcome>, Unavailable>;
 
     /// Closes letters.
     async fn resolve(&self, ids: &[String], operator: &Operator, note: &str) -> Result<Acted, Unavailable>;

@@ -8,11 +8,11 @@ use redrive_core::fingerprint::Fingerprint;
 use redrive_core::history::History;
 use redrive_core::state::LetterState;
 
-use crate::act::Act;
+use crate::act::{Act, Edit, Payload};
 use crate::batch::cut;
 use crate::columns::Columns;
 use crate::database::Database;
-use crate::dead_letters::{DeadLetters, dead_letter_queue};
+use crate::dead_letters::{Actions, DeadLetters, dead_letter_queue};
 use crate::dialect::Dialect;
 use crate::error::{Error, again};
 use crate::insert::{Insert, Kind, OnConflict, chunks};
@@ -277,6 +277,10 @@ fn dead_letters(database: &Database, names: &Names, pipeline: &str, kind: Pipeli
         origin: "t.origin",
         origin_id: "t.id",
         origin_table: "redrive_letter".to_owned(),
+        // A topic takes a record, and says no more; a handler has done its work.
+        outcome: "CASE WHEN t.state = 'redriven' AND t.kind = 'kafka' THEN 'handed-over' \
+                  WHEN t.state = 'redriven' THEN 'delivered' \
+                  WHEN t.state = 'failed' OR t.retry_count > 0 THEN 'failed' ELSE 'pending' END",
         statuses: [
             (Status::Open, "t.state = 'open'"),
             (Status::Retrying, "t.state IN ('queued', 'sending')"),
@@ -285,7 +289,11 @@ fn dead_letters(database: &Database, names: &Names, pipeline: &str, kind: Pipeli
             (Status::Failed, "t.state = 'failed'"),
         ],
     };
-    let redrive = Act::update(names, dialect, WAITING, include_str!("../sql/letters/redrive.sql"));
-    let resolve = Act::update(names, dialect, WAITING, include_str!("../sql/letters/resolve.sql"));
-    DeadLetters::new(database.clone(), names.clone(), pipeline.to_owned(), kind, columns, redrive, resolve)
+    let actions = Actions {
+        redrive: Act::update_once(names, dialect, WAITING, include_str!("../sql/letters/redrive.sql")),
+        edit: Edit::in_place(names, "payload", Payload::Bytes),
+        resolve: Act::update(names, dialect, WAITING, include_str!("../sql/letters/resolve.sql")),
+        outcomes: None,
+    };
+    DeadLetters::new(database.clone(), names.clone(), pipeline.to_owned(), kind, columns, actions)
 }

@@ -1,15 +1,17 @@
 //! The transactional outbox: `outbox_event`, and `outbox_event_dlq` for the dead.
 
 use jiff::Timestamp;
-use redrive_core::dead_letter::{DeadLetterQueue, Operator, PipelineKind, Refusal, Status, Unavailable};
+use redrive_core::dead_letter::{
+    DeadLetterQueue, Operator, Order, PipelineKind, Refusal, Status, Unavailable,
+};
 use redrive_core::event::{NewEvent, WorkId};
 use redrive_core::state::OutboxState;
 
-use crate::act::Act;
+use crate::act::{Act, Edit, Payload};
 use crate::caller::Caller;
 use crate::columns::Columns;
 use crate::database::Database;
-use crate::dead_letters::{DeadLetters, PURGE, dead_letter_queue};
+use crate::dead_letters::{Actions, DeadLetters, PURGE, dead_letter_queue};
 use crate::dialect::{Dialect, check_name};
 use crate::error::Error;
 use crate::insert::{Insert, Kind, OnConflict, portions};
@@ -84,6 +86,8 @@ const SCHEMA: Sql = sql!(each "outbox/schema.sql");
 const SCHEMA_ORDERED: Sql = sql!(each "outbox/schema_ordered.sql");
 const BURY: Sql = sql!(each "outbox/bury.sql");
 const REDRIVE: Sql = sql!(each "outbox/redrive.sql");
+const OUTCOMES: Sql = sql!(each "outbox/outcomes.sql");
+const EDIT: Sql = sql!("outbox/edit.sql");
 
 const WORK: &str = "id, lease, due_at, COALESCE(origin_id, id), event_type, aggregate_type, aggregate_id, payload, \
                     created_at, retry_count, NULL, {interrupted}, history";
@@ -193,7 +197,9 @@ impl Outbox {
         id: &str,
         operator: &Operator,
     ) -> Result<Result<(), Refusal>, Unavailable> {
-        let mut acted = self.redrive(&[id.to_owned()], operator).await?;
+        let order = Order::new(operator, &format!("letter {id}"));
+        let mut acted = self.redrive(&[id.to_owned()], &order).await?;
+        acted.refused.extend(acted.before.pop().map(Refusal::NotWaiting));
         Ok(acted.refused.pop().map_or(Ok(()), Err))
     }
 
@@ -343,6 +349,7 @@ fn dead_letters(database: &Database, names: &Names, options: OutboxOptions) -> D
         origin: "NULL",
         origin_id: "t.original_event_id",
         origin_table: options.table,
+        outcome: "NULL",
         statuses: [
             (Status::Open, WAITING),
             (Status::Redriven, "t.redriven = TRUE"),
@@ -358,7 +365,12 @@ fn dead_letters(database: &Database, names: &Names, options: OutboxOptions) -> D
         Dialect::Postgres => vec![send],
         Dialect::Sqlite | Dialect::MySql => vec![send, close],
     };
-    let redrive = Act::of(names, dialect, WAITING, steps);
+    let actions = Actions {
+        redrive: Act::of(names, dialect, WAITING, steps),
+        edit: Edit::elsewhere(names.statement(EDIT), Payload::Text),
+        resolve,
+        outcomes: Some(names.statement(OUTCOMES)),
+    };
     let kind = PipelineKind::Outbox;
-    DeadLetters::new(database.clone(), names.clone(), options.pipeline, kind, columns, redrive, resolve)
+    DeadLetters::new(database.clone(), names.clone(), options.pipeline, kind, columns, actions)
 }
