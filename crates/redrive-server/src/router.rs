@@ -9,6 +9,7 @@ use axum::http::{StatusCode, Uri};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use redrive_engine::console::{Console, Pulse};
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::limit::RequestBodyLimitLayer;
@@ -30,6 +31,10 @@ pub struct Site {
     pub readiness: Arc<dyn Readiness>,
     /// Who may call.
     pub access: Access,
+    /// Every dead letter, and what is done about them.
+    pub console: Arc<Console>,
+    /// What changes, as it changes.
+    pub pulse: Pulse,
     /// Where work comes in.
     pub doors: Arc<Doors>,
     /// What `/metrics` shows.
@@ -48,7 +53,14 @@ macro_rules! parts_of_site {
         })+
     };
 }
-parts_of_site!(readiness: Arc<dyn Readiness>, doors: Arc<Doors>, metrics: Metrics, stop: CancellationToken);
+parts_of_site!(
+    readiness: Arc<dyn Readiness>,
+    console: Arc<Console>,
+    pulse: Pulse,
+    doors: Arc<Doors>,
+    metrics: Metrics,
+    stop: CancellationToken
+);
 
 /// All routes, behind the limits.
 pub fn router(site: Site, limits: Limits) -> Router {
@@ -118,8 +130,11 @@ mod tests {
     fn with(components: Vec<Component>) -> Router {
         let readiness = Arc::new(Fixed(components));
         let stop = CancellationToken::new();
+        let database = redrive_store::Database::open("sqlite::memory:").unwrap();
+        let console = Arc::new(Console::new(redrive_engine::console::Records::of(&database), []));
         let (access, doors, metrics) = (Access::default(), Arc::default(), METRICS.clone());
-        router(Site { readiness, access, doors, metrics, stop }, LIMITS)
+        let pulse = Pulse::default();
+        router(Site { readiness, access, console, pulse, doors, metrics, stop }, LIMITS)
     }
 
     async fn ask(router: Router, method: Method, path: &str, body: &'static str) -> (Response, Value) {

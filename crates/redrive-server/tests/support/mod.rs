@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, Method, Request, StatusCode};
 use redrive_core::backoff::Backoff;
 use redrive_core::dead_letter::PipelineKind;
 use redrive_core::policy::Policy;
+use redrive_engine::console::{Console, Desk, Pulse, Records};
 use redrive_engine::{Pace, PersistOptions, Persister, Pipeline};
 use redrive_server::{
     Access, Component, Doors, Gate, JobsDoor, Limits, Metrics, OutboxDoor, PersistDoor, Readiness, Site,
@@ -87,12 +88,15 @@ impl Stand {
         let failed = FailedEvents::new(connection.clone(), FailedEventsOptions::new("urls")).unwrap();
         let options = PersistOptions { queue: 100, ..PersistOptions::default() };
         let urls = Persister::builder(target.clone(), Arc::new(failed)).build(options);
-        let jobs = Arc::new(Jobs::new(connection, JobsOptions::new("mails")).unwrap());
+        let jobs = Arc::new(Jobs::new(connection.clone(), JobsOptions::new("mails")).unwrap());
         let orders = Pipeline::new("orders", PipelineKind::Outbox, outbox.clone(), outbox.clone(), policy());
         let mails = Pipeline::new("mails", PipelineKind::Jobs, jobs.clone(), jobs.clone(), policy());
         let mails = Arc::new(mails.at(Pace { poll_interval: Duration::from_millis(50), ..Pace::default() }));
         let mut doors = Doors::default();
-        doors.add_outbox(OutboxDoor::new(Arc::new(orders), outbox.clone(), gate.clone()));
+        let orders = Arc::new(orders);
+        let desks = [Desk::of(&orders), Desk::of(&mails), Desk::of(urls.pipeline())];
+        let console = Arc::new(Console::new(Records::of(&connection), desks));
+        doors.add_outbox(OutboxDoor::new(orders, outbox.clone(), gate.clone()));
         doors.add_jobs(JobsDoor::new(mails.clone(), jobs.clone(), gate.clone()));
         doors.add_persist(PersistDoor::new(urls.clone(), gate.clone()));
         let stop = CancellationToken::new();
@@ -100,6 +104,8 @@ impl Stand {
         let site = Site {
             readiness,
             access: Access::default(),
+            console,
+            pulse: Pulse::default(),
             doors: Arc::new(doors),
             metrics,
             stop: stop.clone(),

@@ -65,7 +65,10 @@ async fn sent(store: &dyn WorkStore, key: &str) -> Option<String> {
         take_over: TakeOver::Expired,
     };
     let claimed = store.turn(&mut Vec::new(), Some(&claim)).await.expect("claim").claimed;
-    claimed.into_iter().find(|(_, work)| work.event.key == key).map(|(_, work)| String::from_utf8_lossy(&work.event.payload).into_owned())
+    claimed
+        .into_iter()
+        .find(|(_, work)| work.event.key == key)
+        .map(|(_, work)| String::from_utf8_lossy(&work.event.payload).into_owned())
 }
 
 async fn resolve(queue: &dyn DeadLetterQueue, id: Option<String>) -> bool {

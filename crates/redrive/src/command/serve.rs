@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use redrive::config::{Config, Role, ServerConfig, Source};
 use redrive_engine::alerts::Dispatcher;
+use redrive_engine::console::{Console, Pulse, Records, Runner};
 use redrive_server::{Access, Grant, Limits, Metrics, Site, router};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -74,6 +75,8 @@ fn access(server: &ServerConfig) -> Access {
 struct House {
     monitor: Arc<Monitor>,
     doors: Arc<redrive_server::Doors>,
+    console: Arc<Console>,
+    pulse: Pulse,
     running: Arc<Running>,
     alerts: Arc<Dispatcher>,
 }
@@ -83,20 +86,34 @@ impl House {
         let alerts = Arc::new(alerts(&config.alerts)?);
         let stores = Stores::of(config)?;
         let plant = Plant::new(config, &stores, alerts.clone())?;
+        let console = Arc::new(Console::new(Records::of(&stores.own), plant.desks));
+        let pulse = Pulse::default();
         let running = Running::new();
+        running.chore(|stop| Runner::new(Arc::clone(&console)).run(stop));
+        running.chore(|stop| pulse.clone().beat(Arc::clone(&console), stop));
         for ingest in &plant.ingests {
             running.chore(|stop| Arc::clone(ingest).run(stop));
         }
         Ok(Self {
             monitor: Arc::new(Monitor::new(stores.parts, plant.launches, plant.ingests)),
             doors: Arc::new(plant.doors),
+            console,
+            pulse,
             running: Arc::new(running),
             alerts,
         })
     }
 
     fn site(&self, access: Access, metrics: Metrics, stop: CancellationToken) -> Site {
-        Site { readiness: self.monitor.clone(), access, doors: self.doors.clone(), metrics, stop }
+        Site {
+            readiness: self.monitor.clone(),
+            access,
+            console: Arc::clone(&self.console),
+            pulse: self.pulse.clone(),
+            doors: self.doors.clone(),
+            metrics,
+            stop,
+        }
     }
 
     /// Waits for the stop; then pipelines finish or hand back what they hold, and alerts are sent.

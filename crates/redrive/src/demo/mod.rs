@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use redrive_core::dead_letter::{DeadLetterQueue, Filter, Operator, Page, Status};
+use redrive_core::dead_letter::{DeadLetterQueue, Filter, Operator, Order, Page, Status};
 
 use self::books::Books;
 use self::show::Show;
@@ -97,7 +97,12 @@ async fn mend_and_redrive(show: &mut Show, stage: &Stage) -> anyhow::Result<()> 
         if ids.is_empty() {
             break;
         }
-        redriven += stage.orders.redrive(&ids, &Operator::new("demo")).await?.done.len();
+        redriven += stage
+            .orders
+            .redrive(&ids, &Order::new(&Operator::new("demo"), "the bank is back"))
+            .await?
+            .done
+            .len();
         stage.ring();
         show.progress("redriven", redriven, total);
     }
@@ -138,7 +143,7 @@ async fn people(show: &mut Show, stage: &Stage) -> anyhow::Result<()> {
     stage.shop.is_patient.store(true, Ordering::Relaxed);
     let operator = Operator::new("demo");
     let before = stage.shop.delivered();
-    stage.articles.redrive(&[first], &operator).await?;
+    stage.articles.redrive(&[first], &Order::new(&operator, "once more")).await?;
     stage.ring();
     let closed = stage.articles.resolve(&ids, &operator, "too long to be worth it").await?.done.len();
     show.note(&format!("{closed} closed with a note"));

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use redrive::config::{AlertsConfig, Config};
 use redrive_engine::WatchOptions;
 use redrive_engine::alerts::AlertService;
+use redrive_engine::console::Desk;
 use redrive_engine::ingest::Ingest;
 use redrive_server::{Doors, IngestDoor};
 
@@ -20,6 +21,8 @@ pub(crate) struct Plant {
     pub(crate) launches: HashMap<String, Launch>,
     /// Where work comes in over HTTP.
     pub(crate) doors: Doors,
+    /// The dead letters of each pipeline, for the console.
+    pub(crate) desks: Vec<Desk>,
     /// What needs no table, and starts at once.
     pub(crate) ingests: Vec<Arc<Ingest>>,
 }
@@ -40,7 +43,12 @@ impl Plant {
     ) -> anyhow::Result<Self> {
         let grace = grace(config.server.shutdown_deadline);
         let surroundings = Surroundings { alerts, watch: &config.alerts, grace };
-        let mut plant = Self { launches: HashMap::new(), doors: Doors::default(), ingests: Vec::new() };
+        let mut plant = Self {
+            launches: HashMap::new(),
+            doors: Doors::default(),
+            desks: Vec::new(),
+            ingests: Vec::new(),
+        };
         for wired in &stores.outboxes {
             let name = &wired.config.name;
             let launch = outbox::launch(wired, &surroundings)
@@ -74,6 +82,7 @@ impl Plant {
                 .with_context(|| format!("[kafka.{name}] cannot start"))?;
             plant.launches.insert(name.clone(), launch);
         }
+        plant.desks = plant.launches.values().map(|launch| Desk::of(&launch.pipeline)).collect();
         Ok(plant)
     }
 }
