@@ -369,6 +369,17 @@ pub struct Group {
     pub last_seen: Timestamp,
 }
 
+/// Letters of one group that died within one hour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrivals {
+    /// The group.
+    pub fingerprint: Fingerprint,
+    /// When the hour began.
+    pub hour: Timestamp,
+    /// How many of its letters died in it, whatever has become of them since.
+    pub count: u64,
+}
+
 /// How many letters there are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
@@ -524,6 +535,9 @@ pub trait DeadLetterQueue: Send + Sync {
 
     /// The groups of letters that wait for a person, the largest first.
     async fn groups(&self, limit: u32) -> Result<Vec<Group>, Unavailable>;
+
+    /// How many letters of each group died in each hour from this on.
+    async fn arrivals(&self, since: Timestamp) -> Result<Vec<Arrivals>, Unavailable>;
 
     /// The letters that the filter means, newest first.
     async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Unavailable>;
