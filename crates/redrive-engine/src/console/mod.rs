@@ -11,7 +11,7 @@ mod request;
 mod runner;
 mod sending;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use redrive_core::dead_letter::{
@@ -161,6 +161,8 @@ pub struct Console {
     desks: BTreeMap<String, Desk>,
     censuses: BTreeMap<String, Arc<census::Census>>,
     records: Records,
+    /// Where letters that are handed in may be redriven to.
+    targets: BTreeSet<String>,
     /// Rung when there is an operation to work on.
     wake: Notify,
 }
@@ -172,7 +174,19 @@ impl Console {
         let desks: BTreeMap<String, Desk> =
             desks.into_iter().map(|desk| (desk.queue.pipeline().to_owned(), desk)).collect();
         let censuses = desks.keys().map(|name| (name.clone(), Arc::default())).collect();
-        Self { desks, censuses, records, wake: Notify::new() }
+        Self { desks, censuses, records, targets: BTreeSet::new(), wake: Notify::new() }
+    }
+
+    /// The same console; letters that are handed in may name these targets.
+    #[must_use]
+    pub fn with_targets(mut self, targets: impl IntoIterator<Item = String>) -> Self {
+        self.targets.extend(targets);
+        self
+    }
+
+    /// Where letters that are handed in may be redriven to.
+    pub fn targets(&self) -> impl Iterator<Item = &str> {
+        self.targets.iter().map(String::as_str)
     }
 
     /// The names of the pipelines.
@@ -377,6 +391,13 @@ impl Console {
     /// # Errors
     /// [`ConsoleError::Store`]; [`Error::Refused`] in it when the letter cannot be kept.
     pub async fn take_in(&self, letter: NewLetter) -> Result<LetterId, ConsoleError> {
+        if let Some(target) = letter.target.as_ref().filter(|target| !self.targets.contains(*target)) {
+            let known: Vec<&str> = self.targets().collect();
+            let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+            return Err(ConsoleError::Request(format!(
+                "there is no target {target} in [intake.targets]: {known}; add it, or leave the target out"
+            )));
+        }
         let intake = &self.records.intake;
         let source = letter.source.clone();
         intake.add(&[letter]).await?;
