@@ -212,6 +212,25 @@ pub struct Summary {
     pub fingerprint: Fingerprint,
 }
 
+impl Summary {
+    /// Its number within the moment that it failed in: a store's own, or made from the local id.
+    #[must_use]
+    pub fn number(&self) -> i64 {
+        number(&self.id.local)
+    }
+}
+
+/// The number of a letter with this local id, for lists: a number is itself, a name is hashed (FNV-1a).
+#[must_use]
+pub fn number(local: &str) -> i64 {
+    local.parse().unwrap_or_else(|_| {
+        let hash = local.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        (hash >> 1).cast_signed()
+    })
+}
+
 /// A letter, whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Letter {

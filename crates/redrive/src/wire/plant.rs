@@ -86,7 +86,8 @@ impl Plant {
         let launch =
             intake::launch(&config.intake, &stores.intake, &surroundings).context("[intake] cannot start")?;
         plant.launches.insert(OWN.to_owned(), launch);
-        plant.desks = plant.launches.values().map(|launch| Desk::of(&launch.pipeline)).collect();
+        let files = plant.ingests.iter().map(|ingest| Desk { queue: ingest.letters(), workers: None });
+        plant.desks = plant.launches.values().map(|launch| Desk::of(&launch.pipeline)).chain(files).collect();
         Ok(plant)
     }
 }
