@@ -82,6 +82,10 @@ fn describe() {
         "Where events go: 1 the target, 2 the dead-letter store, 3 the local disk, 4 nowhere durable."
     );
     describe_gauge!(
+        "redrive_conservation_gap",
+        "Events that were accepted and are nowhere; below zero, in two places. Checked every ten minutes."
+    );
+    describe_gauge!(
         "redrive_waiting_events",
         "Events that were accepted and are neither saved nor set aside, by where they are: memory or disk."
     );
