@@ -14,8 +14,8 @@ use redrive_core::policy::Policy;
 use redrive_engine::console::{Console, Desk, Pulse, Records};
 use redrive_engine::{Pace, PersistOptions, Persister, Pipeline};
 use redrive_server::{
-    Access, Component, Doors, Gate, JobsDoor, Limits, Metrics, OutboxDoor, PersistDoor, Readiness, Site,
-    router,
+    Access, Component, Doors, Gate, JobsDoor, Limits, Metrics, OutboxDoor, PersistDoor, Readiness, Series,
+    Site, router,
 };
 use redrive_store::{
     Database, FailedEvents, FailedEventsOptions, Jobs, JobsOptions, Outbox, OutboxOptions, Record, Target,
@@ -108,6 +108,7 @@ impl Stand {
             pulse: Pulse::default(),
             doors: Arc::new(doors),
             metrics,
+            series: Series::default(),
             stop: stop.clone(),
         };
         let router = router(site, Limits { body: MAX_BODY });
