@@ -557,7 +557,7 @@ async fn hostile_text_in_every_field_is_data_and_nothing_else() {
     assert!(texts.len() >= 200);
     for text in &texts {
         let event = json!({
-            "event_type": text, "key": text, "payload": text, "source": text, "service": text, "target": text,
+            "event_type": text, "key": text, "payload": text, "source": text, "service": text,
             "headers": [{"name": text, "value": text}], "error": {"message": text, "kind": text, "code": format!("other:{text}")},
         });
         let taken = stand.post(LETTERS, event.to_string()).await;

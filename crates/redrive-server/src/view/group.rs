@@ -35,10 +35,12 @@ pub struct GroupView {
     pub first_seen: Timestamp,
     /// When the latest of them failed.
     pub last_seen: Timestamp,
+    /// How many of its letters died in each of the last 24 hours, oldest first.
+    pub history: Vec<u64>,
 }
 
 impl From<PipelineGroup> for GroupView {
-    fn from(PipelineGroup { pipeline, kind, group }: PipelineGroup) -> Self {
+    fn from(PipelineGroup { pipeline, kind, group, history }: PipelineGroup) -> Self {
         Self {
             fingerprint: group.fingerprint.to_string(),
             pipeline,
@@ -48,6 +50,7 @@ impl From<PipelineGroup> for GroupView {
             count: group.count,
             first_seen: group.first_seen,
             last_seen: group.last_seen,
+            history,
         }
     }
 }
