@@ -59,6 +59,8 @@ impl Metrics {
     }
 }
 
+/// The numbers, for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "numbers", responses((status = 200, content_type = "text/plain", body = String)))]
 pub(crate) async fn show(State(metrics): State<Metrics>) -> impl IntoResponse {
     ([(CONTENT_TYPE, MEDIA_TYPE)], metrics.render())
 }

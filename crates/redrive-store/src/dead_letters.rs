@@ -376,12 +376,14 @@ impl DeadLetters {
         let table = || -> Result<Origin, Error> {
             Ok(Origin::Table { table: self.columns.origin_table.clone(), id: row.int(SUMMARY + 3)? })
         };
-        let first = history.first_failed_at();
+        // A letter from elsewhere first failed before it came here, and its history begins here.
+        let stored = row.time_of(self.columns.times, SUMMARY + 5)?;
+        let first_failed_at = history.first_failed_at().map_or(stored, |first| first.min(stored));
         Ok(Letter {
             payload: row.bytes(SUMMARY)?,
             headers: headers.unwrap_or_default(),
             origin: origin.map_or_else(table, Ok)?,
-            first_failed_at: first.map_or_else(|| row.time_of(self.columns.times, SUMMARY + 5), Ok)?,
+            first_failed_at,
             resolution: self.resolution(row, summary.status)?,
             history,
             summary,
