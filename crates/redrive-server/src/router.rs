@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRef};
-use axum::http::{StatusCode, Uri};
+use axum::http::StatusCode;
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -15,7 +15,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::limit::RequestBodyLimitLayer;
 
 use crate::access::{self, Access};
-use crate::{Doors, Metrics, Problem, Readiness, metrics, problem, routes};
+use crate::{Doors, Metrics, Problem, Readiness, metrics, pages, problem, routes};
 
 /// What one request may cost.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +55,7 @@ macro_rules! parts_of_site {
 }
 parts_of_site!(
     readiness: Arc<dyn Readiness>,
+    access: Access,
     console: Arc<Console>,
     pulse: Pulse,
     doors: Arc<Doors>,
@@ -68,7 +69,8 @@ pub fn router(site: Site, limits: Limits) -> Router {
     let routes = Router::new()
         .nest("/api/v1", routes::api())
         .route("/metrics", get(metrics::show))
-        .fallback(not_found)
+        .merge(pages::pages())
+        .fallback(pages::not_found)
         .with_state(site)
         .layer(middleware::from_fn_with_state(access, access::guard));
     guarded(routes, limits)
@@ -81,11 +83,6 @@ fn guarded(routes: Router, limits: Limits) -> Router {
         .layer(RequestBodyLimitLayer::new(limits.body))
         .layer(middleware::map_response(problem::normalise))
         .layer(CatchPanicLayer::custom(panicked))
-}
-
-async fn not_found(uri: Uri) -> Problem {
-    let detail = format!("There is nothing at {}; the API is under /api/v1.", uri.path());
-    Problem::new(StatusCode::NOT_FOUND, detail)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over by value")]
