@@ -212,6 +212,25 @@ pub struct Summary {
     pub fingerprint: Fingerprint,
 }
 
+impl Summary {
+    /// Its number within the moment that it failed in: a store's own, or made from the local id.
+    #[must_use]
+    pub fn number(&self) -> i64 {
+        number(&self.id.local)
+    }
+}
+
+/// The number of a letter with this local id, for lists: a number is itself, a name is hashed (FNV-1a).
+#[must_use]
+pub fn number(local: &str) -> i64 {
+    local.parse().unwrap_or_else(|_| {
+        let hash = local.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        (hash >> 1).cast_signed()
+    })
+}
+
 /// A letter, whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Letter {
@@ -369,6 +388,17 @@ pub struct Group {
     pub last_seen: Timestamp,
 }
 
+/// Letters of one group that died within one hour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrivals {
+    /// The group.
+    pub fingerprint: Fingerprint,
+    /// When the hour began.
+    pub hour: Timestamp,
+    /// How many of its letters died in it, whatever has become of them since.
+    pub count: u64,
+}
+
 /// How many letters there are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
@@ -524,6 +554,9 @@ pub trait DeadLetterQueue: Send + Sync {
 
     /// The groups of letters that wait for a person, the largest first.
     async fn groups(&self, limit: u32) -> Result<Vec<Group>, Unavailable>;
+
+    /// How many letters of each group died in each hour from this on.
+    async fn arrivals(&self, since: Timestamp) -> Result<Vec<Arrivals>, Unavailable>;
 
     /// The letters that the filter means, newest first.
     async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Unavailable>;

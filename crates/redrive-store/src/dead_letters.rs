@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 use redrive_core::dead_letter::{
-    Acted, Cursor, Filter, Group, Ids, Letter, LetterId, Listing, Operator, Order, Origin, Outcome, Page,
-    PipelineKind, Resolution, Stats, Status, Summary,
+    Acted, Arrivals, Cursor, Filter, Group, Ids, Letter, LetterId, Listing, Operator, Order, Origin, Outcome,
+    Page, PipelineKind, Resolution, Stats, Status, Summary,
 };
 use redrive_core::failure::{Class, Failure, clean};
 use redrive_core::fingerprint::Fingerprint;
@@ -130,6 +130,30 @@ impl DeadLetters {
         let statement = Statement::new(self.database.dialect(), &self.names.fill(&text));
         let rows = self.database.rows(&statement, waiting.values).await?;
         rows.iter().map(|row| self.group(row)).collect()
+    }
+
+    pub(crate) async fn arrivals(&self, since: Timestamp) -> Result<Vec<Arrivals>, Error> {
+        let columns = &self.columns;
+        let mut condition = self.all();
+        let from = condition.parameter(columns.times.value(since));
+        let text = format!(
+            "SELECT {}, {}, count(*) FROM {{letters}} AS t",
+            columns.fingerprint,
+            columns.times.hour(self.database.dialect(), columns.failed_at)
+        );
+        let tail = format!(
+            "AND {} >= {from} AND {} IS NOT NULL GROUP BY 1, 2",
+            columns.failed_at, columns.fingerprint
+        );
+        let mut arrivals = Vec::new();
+        for row in self.query(&text, condition, &tail).await? {
+            let hour =
+                Timestamp::from_second(row.int(1)?.saturating_mul(3600)).unwrap_or(Timestamp::UNIX_EPOCH);
+            if let Ok(fingerprint) = row.text(0)?.trim().parse() {
+                arrivals.push(Arrivals { fingerprint, hour, count: row.total(2)? });
+            }
+        }
+        Ok(arrivals)
     }
 
     pub(crate) async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Error> {
@@ -389,8 +413,8 @@ macro_rules! dead_letter_queue {
     ($store:ty) => {
         const _: () = {
             use redrive_core::dead_letter::{
-                Acted, Cursor, DeadLetterQueue, Filter, Group, Ids, Letter, Listing, Operator, Order,
-                Outcome, Page, PipelineKind, Stats, Unavailable,
+                Acted, Arrivals, Cursor, DeadLetterQueue, Filter, Group, Ids, Letter, Listing, Operator,
+                Order, Outcome, Page, PipelineKind, Stats, Unavailable,
             };
 
             #[async_trait::async_trait]
@@ -409,6 +433,10 @@ macro_rules! dead_letter_queue {
 
                 async fn groups(&self, limit: u32) -> Result<Vec<Group>, Unavailable> {
                     self.dead_letters.groups(limit).await.map_err(|error| error.for_queue(self.pipeline()))
+                }
+
+                async fn arrivals(&self, since: jiff::Timestamp) -> Result<Vec<Arrivals>, Unavailable> {
+                    self.dead_letters.arrivals(since).await.map_err(|error| error.for_queue(self.pipeline()))
                 }
 
                 async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Unavailable> {

@@ -230,6 +230,12 @@ dead_letter_queue!(Letters);
 const SCOPE: &str = "t.pipeline = {pipeline}";
 const WAITING: &str = "t.pipeline = {pipeline} AND t.state IN ('open', 'failed')";
 
+const SENDABLE: &str = "t.pipeline = {pipeline} AND t.state IN ('open', 'failed') \
+     AND (t.kind <> 'intake' OR t.target IS NOT NULL)";
+/// Why a letter that names no target is not redriven.
+const NO_TARGET: &str = "CASE WHEN t.kind = 'intake' AND t.target IS NULL \
+     THEN 'it was handed in without a target, so there is nowhere to redrive it to: deal with it and resolve it' END";
+
 fn shape(dialect: Dialect) -> Shape {
     Shape {
         id: "id",
@@ -289,8 +295,9 @@ fn dead_letters(database: &Database, names: &Names, pipeline: &str, kind: Pipeli
             (Status::Failed, "t.state = 'failed'"),
         ],
     };
+    let redrive = Act::update_once(names, dialect, SENDABLE, include_str!("../sql/letters/redrive.sql"));
     let actions = Actions {
-        redrive: Act::update_once(names, dialect, WAITING, include_str!("../sql/letters/redrive.sql")),
+        redrive: redrive.explained(names, NO_TARGET),
         edit: Edit::in_place(names, "payload", Payload::Bytes),
         resolve: Act::update(names, dialect, WAITING, include_str!("../sql/letters/resolve.sql")),
         outcomes: None,

@@ -3,6 +3,7 @@
 //! REST, dashboard and CLI know nothing else. What is done to one letter is done at once; what is done to
 //! many is an operation: frozen, paced, followed, and continued after a crash ([`Runner`]).
 
+mod census;
 mod error;
 mod place;
 mod pulse;
@@ -10,12 +11,12 @@ mod request;
 mod runner;
 mod sending;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use redrive_core::dead_letter::{
     Acted, DeadLetterQueue, Filter, Group, Letter, LetterId, Operator, Order, PipelineKind, Refusal, Stats,
-    Status, Summary,
+    Status, Summary, Unavailable,
 };
 use redrive_core::fingerprint::Fingerprint;
 use redrive_store::{
@@ -24,6 +25,7 @@ use redrive_store::{
 };
 use tokio::sync::Notify;
 
+pub use census::{Count, HOURS};
 pub use error::ConsoleError;
 pub use place::{NotAPlace, Place};
 pub use pulse::{Pulse, PulseOperation, PulsePipeline, Snapshot};
@@ -107,6 +109,8 @@ pub struct PipelineGroup {
     pub kind: PipelineKind,
     /// The group.
     pub group: Group,
+    /// How many of its letters died in each of the last 24 hours, oldest first.
+    pub history: Vec<u64>,
 }
 
 /// One pipeline, as a list of them shows it.
@@ -155,7 +159,10 @@ impl Preview {
 /// The console of one process.
 pub struct Console {
     desks: BTreeMap<String, Desk>,
+    censuses: BTreeMap<String, Arc<census::Census>>,
     records: Records,
+    /// Where letters that are handed in may be redriven to.
+    targets: BTreeSet<String>,
     /// Rung when there is an operation to work on.
     wake: Notify,
 }
@@ -164,8 +171,22 @@ impl Console {
     /// A console over these pipelines.
     #[must_use]
     pub fn new(records: Records, desks: impl IntoIterator<Item = Desk>) -> Self {
-        let desks = desks.into_iter().map(|desk| (desk.queue.pipeline().to_owned(), desk)).collect();
-        Self { desks, records, wake: Notify::new() }
+        let desks: BTreeMap<String, Desk> =
+            desks.into_iter().map(|desk| (desk.queue.pipeline().to_owned(), desk)).collect();
+        let censuses = desks.keys().map(|name| (name.clone(), Arc::default())).collect();
+        Self { desks, censuses, records, targets: BTreeSet::new(), wake: Notify::new() }
+    }
+
+    /// The same console; letters that are handed in may name these targets.
+    #[must_use]
+    pub fn with_targets(mut self, targets: impl IntoIterator<Item = String>) -> Self {
+        self.targets.extend(targets);
+        self
+    }
+
+    /// Where letters that are handed in may be redriven to.
+    pub fn targets(&self) -> impl Iterator<Item = &str> {
+        self.targets.iter().map(String::as_str)
     }
 
     /// The names of the pipelines.
@@ -194,7 +215,7 @@ impl Console {
 
     /// Every pipeline and how it is.
     pub async fn overviews(&self) -> Vec<Overview> {
-        let looks = self.desks.values().map(overview);
+        let looks = self.desks.values().map(|desk| self.look(desk));
         futures_util::future::join_all(looks).await
     }
 
@@ -203,7 +224,38 @@ impl Console {
     /// # Errors
     /// [`ConsoleError::NoPipeline`].
     pub async fn overview(&self, pipeline: &str) -> Result<Overview, ConsoleError> {
-        Ok(overview(self.desk(pipeline)?).await)
+        Ok(self.look(self.desk(pipeline)?).await)
+    }
+
+    /// The latest census of a pipeline.
+    async fn count(&self, desk: &Desk) -> Result<Arc<Count>, Unavailable> {
+        match self.censuses.get(desk.queue.pipeline()) {
+            Some(census) => census.get(desk).await,
+            None => Ok(Arc::default()),
+        }
+    }
+
+    /// Something was done to letters of this pipeline.
+    fn touch(&self, pipeline: &str) {
+        if let Some(census) = self.censuses.get(pipeline) {
+            census.touch();
+        }
+    }
+
+    async fn look(&self, desk: &Desk) -> Overview {
+        let count = self.count(desk).await;
+        let trouble = match (&count, &desk.workers) {
+            (Err(error), _) => Some(error.source.to_string()),
+            (Ok(_), Some(workers)) => workers.health.get().err(),
+            (Ok(_), None) => None,
+        };
+        Overview {
+            name: desk.queue.pipeline().to_owned(),
+            kind: desk.queue.kind(),
+            paused: desk.workers.as_ref().map(|workers| workers.switch.is_paused()),
+            trouble,
+            stats: count.ok().map(|count| count.stats.clone()),
+        }
     }
 
     /// The groups of letters that wait, the largest first. A pipeline whose store does not answer is left
@@ -218,15 +270,16 @@ impl Console {
     ) -> Result<(Vec<PipelineGroup>, Vec<(String, String)>), ConsoleError> {
         let filter = Filter { pipeline: pipeline.map(str::to_owned), ..Filter::default() };
         let desks = self.meant(&filter)?;
-        let asked = desks.iter().map(|desk| desk.queue.groups(limit));
+        let asked = desks.iter().map(|desk| self.count(desk));
         let (mut groups, mut unavailable) = (Vec::new(), Vec::new());
         for (desk, answer) in desks.iter().zip(futures_util::future::join_all(asked).await) {
             let name = desk.queue.pipeline();
             match answer {
-                Ok(found) => groups.extend(found.into_iter().map(|group| PipelineGroup {
+                Ok(count) => groups.extend(count.groups.iter().map(|group| PipelineGroup {
                     pipeline: name.to_owned(),
                     kind: desk.queue.kind(),
-                    group,
+                    history: count.history.get(&group.fingerprint).copied().unwrap_or_default().to_vec(),
+                    group: group.clone(),
                 })),
                 Err(error) => unavailable.push((name.to_owned(), error.source.to_string())),
             }
@@ -304,6 +357,7 @@ impl Console {
             None => desk.queue.redrive(ids, &order).await?,
         };
         desk.wake();
+        self.touch(&id.pipeline);
         self.settle_one(id, acted).await?;
         let action = if payload.is_some() { "edit and redrive" } else { "redrive" };
         Ok(self.records.audit.record(operator, action, &id.to_string(), 1, "").await?)
@@ -316,6 +370,7 @@ impl Console {
     pub async fn resolve(&self, id: &LetterId, operator: &Operator, note: &str) -> Result<(), ConsoleError> {
         let queue = &self.desk(&id.pipeline)?.queue;
         let acted = queue.resolve(std::slice::from_ref(&id.local), operator, note).await?;
+        self.touch(&id.pipeline);
         self.settle_one(id, acted).await?;
         Ok(self.records.audit.record(operator, "resolve", &id.to_string(), 1, note).await?)
     }
@@ -336,6 +391,13 @@ impl Console {
     /// # Errors
     /// [`ConsoleError::Store`]; [`Error::Refused`] in it when the letter cannot be kept.
     pub async fn take_in(&self, letter: NewLetter) -> Result<LetterId, ConsoleError> {
+        if let Some(target) = letter.target.as_ref().filter(|target| !self.targets.contains(*target)) {
+            let known: Vec<&str> = self.targets().collect();
+            let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+            return Err(ConsoleError::Request(format!(
+                "there is no target {target} in [intake.targets]: {known}; add it, or leave the target out"
+            )));
+        }
         let intake = &self.records.intake;
         let source = letter.source.clone();
         intake.add(&[letter]).await?;
@@ -506,22 +568,6 @@ impl Desk {
         if let Some(workers) = &self.workers {
             workers.bell.ring();
         }
-    }
-}
-
-async fn overview(desk: &Desk) -> Overview {
-    let stats = desk.queue.stats().await;
-    let trouble = match (&stats, &desk.workers) {
-        (Err(error), _) => Some(error.source.to_string()),
-        (Ok(_), Some(workers)) => workers.health.get().err(),
-        (Ok(_), None) => None,
-    };
-    Overview {
-        name: desk.queue.pipeline().to_owned(),
-        kind: desk.queue.kind(),
-        paused: desk.workers.as_ref().map(|workers| workers.switch.is_paused()),
-        trouble,
-        stats: stats.ok(),
     }
 }
 

@@ -93,7 +93,7 @@ fn merge(answers: Vec<Result<Listing, Unavailable>>, limit: usize) -> Result<Let
     more |= letters.len() > limit;
     letters.truncate(limit);
     let next = letters.last().filter(|_| more).map(|last| Place {
-        cursor: Cursor { failed_at: last.failed_at.as_microsecond(), id: number(last) },
+        cursor: Cursor { failed_at: last.failed_at.as_microsecond(), id: last.number() },
         pipeline: last.id.pipeline.clone(),
     });
     let unavailable =
@@ -102,12 +102,7 @@ fn merge(answers: Vec<Result<Listing, Unavailable>>, limit: usize) -> Result<Let
 }
 
 fn order(letter: &Summary) -> (Reverse<i64>, &str, Reverse<i64>) {
-    (Reverse(letter.failed_at.as_microsecond()), letter.id.pipeline.as_str(), Reverse(number(letter)))
-}
-
-/// The number of a letter within its moment.
-fn number(letter: &Summary) -> i64 {
-    letter.id.local.parse().unwrap_or(0)
+    (Reverse(letter.failed_at.as_microsecond()), letter.id.pipeline.as_str(), Reverse(letter.number()))
 }
 
 #[cfg(test)]

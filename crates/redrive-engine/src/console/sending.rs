@@ -224,6 +224,7 @@ impl Sending {
             }
         };
         desk.wake();
+        self.console.touch(&portion.pipeline);
         let operations = &self.console.records.operations;
         operations.sent(self.operation.id, portion, &tally(&portion.pipeline, &acted)).await?;
         Ok(())

@@ -136,7 +136,7 @@ impl Ingest {
     }
 
     /// Tells what became of a file; whether to go on.
-    fn recovered(&self, outcome: Outcome) -> bool {
+    pub(super) fn recovered(&self, outcome: Outcome) -> bool {
         match outcome {
             Outcome::Empty => return false,
             Outcome::Uploaded { file, events } => {

@@ -18,6 +18,7 @@
 
 mod conveyor;
 mod delivery;
+mod letters;
 mod outage;
 mod record;
 mod replay;
@@ -30,6 +31,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use redrive_core::dead_letter::DeadLetterQueue;
 use redrive_spool::journal::Span;
 use redrive_spool::spool::{SpoolStats, instance};
 use redrive_spool::{Error as DiskError, Journal, JournalOptions, Spool, SpoolOptions, Target};
@@ -245,6 +247,12 @@ impl Ingest {
     #[must_use]
     pub fn spool(&self) -> &Arc<Spool> {
         &self.spool
+    }
+
+    /// Its files that wait on disk, as dead letters.
+    #[must_use]
+    pub fn letters(self: &Arc<Self>) -> Arc<dyn DeadLetterQueue> {
+        Arc::new(letters::SpooledFiles(Arc::clone(self)))
     }
 
     /// How it is.

@@ -142,6 +142,16 @@ async fn stats_and_groups_count_what_waits<S: DeadLetterSubject>(subject: &S) {
     let groups = queue.groups(10).await.expect("groups");
     assert_eq!(groups.iter().map(|group| group.count).collect::<Vec<_>>(), [3, 2], "the largest first");
     assert_eq!(groups[1].failure, refused);
+    let arrivals = queue.arrivals(Timestamp::now() - Duration::from_secs(7200)).await.expect("arrivals");
+    for group in &groups {
+        let of = arrivals.iter().filter(|one| one.fingerprint == group.fingerprint);
+        assert_eq!(of.clone().map(|one| one.count).sum::<u64>(), group.count, "{arrivals:?}");
+        let hour = Duration::from_secs(3600);
+        for one in of {
+            assert!(one.hour <= group.last_seen && group.first_seen < one.hour + hour, "{one:?} {group:?}");
+        }
+    }
+    assert!(queue.arrivals(Timestamp::now() + Duration::from_secs(7200)).await.expect("arrivals").is_empty());
     for (group, members) in groups.iter().zip([&buried[..3], &buried[3..]]) {
         let letters = list(subject, Filter { group: Some(group.fingerprint), ..Filter::default() }).await;
         assert_eq!(ids(&letters), set(members), "a group lists its members");

@@ -267,7 +267,7 @@ fn new_letter() -> NewLetter {
         payload: vec![0, 159, 146, 150],
         headers: vec![("trace".into(), vec![255, 0])],
         origin: Origin::Topic { topic: "topic".into(), partition: 0, offset },
-        target: None,
+        target: Some("somewhere".into()),
         failure: Failure::permanent("Refused", "no"),
         attempts: 1,
         first_failed_at: Timestamp::UNIX_EPOCH,

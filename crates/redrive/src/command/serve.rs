@@ -86,7 +86,8 @@ impl House {
         let alerts = Arc::new(alerts(&config.alerts)?);
         let stores = Stores::of(config)?;
         let plant = Plant::new(config, &stores, alerts.clone())?;
-        let console = Arc::new(Console::new(Records::of(&stores.own), plant.desks));
+        let targets = config.intake.targets.iter().map(|(name, _)| name.clone());
+        let console = Arc::new(Console::new(Records::of(&stores.own), plant.desks).with_targets(targets));
         let pulse = Pulse::default();
         let running = Running::new();
         running.chore(|stop| Runner::new(Arc::clone(&console)).run(stop));

@@ -12,6 +12,7 @@ mod alerts;
 mod databases;
 mod handlers;
 mod ingest;
+mod intake;
 mod jobs;
 mod kafka;
 mod launch;

@@ -12,8 +12,9 @@ use redrive_engine::console::Desk;
 use redrive_engine::ingest::Ingest;
 use redrive_server::{Doors, IngestDoor};
 
+use super::stores::OWN;
 use super::stores::Stores;
-use super::{Launch, ingest, jobs, kafka, outbox, persist};
+use super::{Launch, ingest, intake, jobs, kafka, outbox, persist};
 
 /// Every pipeline that works, ready to start.
 pub(crate) struct Plant {
@@ -82,7 +83,11 @@ impl Plant {
                 .with_context(|| format!("[kafka.{name}] cannot start"))?;
             plant.launches.insert(name.clone(), launch);
         }
-        plant.desks = plant.launches.values().map(|launch| Desk::of(&launch.pipeline)).collect();
+        let launch =
+            intake::launch(&config.intake, &stores.intake, &surroundings).context("[intake] cannot start")?;
+        plant.launches.insert(OWN.to_owned(), launch);
+        let files = plant.ingests.iter().map(|ingest| Desk { queue: ingest.letters(), workers: None });
+        plant.desks = plant.launches.values().map(|launch| Desk::of(&launch.pipeline)).chain(files).collect();
         Ok(plant)
     }
 }

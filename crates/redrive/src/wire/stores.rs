@@ -11,12 +11,17 @@ use super::databases::Databases;
 use super::part::{Part, Persisted, Tables};
 use super::{jobs, outbox, persist};
 
+/// The name of the part that is redrive's own database.
+pub(super) const OWN: &str = "server.database";
+
 /// Every part of a configuration that keeps something in a database.
 pub(crate) struct Stores<'a> {
     /// All of them, redrive's own first.
     pub(crate) parts: Vec<Part>,
     /// redrive's own database.
     pub(crate) own: Database,
+    /// Letters that were handed in, in that.
+    pub(super) intake: Arc<Letters>,
     /// The outboxes among them.
     pub(super) outboxes: Vec<Wired<'a, OutboxConfig, Outbox>>,
     /// The job queues among them.
@@ -40,10 +45,13 @@ impl<'a> Stores<'a> {
         let mut databases = Databases::default();
         let own = &config.server.database;
         let database = databases.open(own)?;
-        let console = part("server.database", "store", own, &database, Arc::new(Records::of(&database)));
+        let records = Arc::new(Records::of(&database));
+        let intake = Arc::clone(&records.intake);
+        let console = part(OWN, "store", own, &database, records);
         let mut stores = Self {
             parts: vec![console],
             own: database.clone(),
+            intake,
             outboxes: Vec::new(),
             jobs: Vec::new(),
             persists: Vec::new(),
