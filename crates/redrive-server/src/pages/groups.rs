@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::failed::Failed;
 use super::frame::{Frame, Section, Visitor, page};
 use super::moment::Moment;
-use super::{query, text};
+use super::{chart, query, text};
 
 /// The most groups on the page.
 const MOST: u32 = 50;
@@ -65,7 +65,7 @@ struct Row {
     count: String,
     first: Moment,
     last: Moment,
-    spark: Option<String>,
+    spark: String,
 }
 
 pub(super) async fn show(
@@ -118,6 +118,6 @@ fn row(found: &PipelineGroup, now: Timestamp) -> Row {
         count: text::number(group.count),
         first: Moment::new(group.first_seen, now),
         last: Moment::new(group.last_seen, now),
-        spark: None,
+        spark: chart::sparkline(&found.history),
     }
 }
