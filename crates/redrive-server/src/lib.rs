@@ -8,6 +8,7 @@
 //! | address | does |
 //! |---|---|
 //! | `GET /api/v1/health`, `/api/v1/ready` | the process lives; it can work |
+//! | `GET /` | the dashboard, for people |
 //! | `GET /metrics` | the numbers, for Prometheus |
 //! | `POST /api/v1/outbox/{name}/events` | puts events into an outbox |
 //! | `POST /api/v1/persist/{name}` | hands events to a persist pipeline |
@@ -28,6 +29,7 @@ mod lines;
 mod metrics;
 mod moment;
 mod openapi;
+mod pages;
 mod payload;
 mod problem;
 mod query;
@@ -35,6 +37,7 @@ mod readiness;
 mod router;
 mod series;
 mod serve;
+mod session;
 mod span;
 
 pub mod duration;
