@@ -65,6 +65,9 @@ pub(crate) enum Command {
         /// Less of everything.
         #[arg(long)]
         fast: bool,
+        /// Leave it running at the end, with new faults to play with, until Ctrl-C.
+        #[arg(long)]
+        keep: bool,
     },
 
     /// Check the configuration and report every mistake with its place.
@@ -82,6 +85,14 @@ pub(crate) enum Command {
 
     /// Show every pipeline: its letters, its backlog, what is wrong with it.
     Status {
+        #[command(flatten)]
+        to: To,
+    },
+
+    /// Prove that everything is somewhere that was ever accepted.
+    ///
+    /// Looks at every row of every pipeline. Fails when something is missing or in two places.
+    Verify {
         #[command(flatten)]
         to: To,
     },

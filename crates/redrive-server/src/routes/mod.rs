@@ -69,6 +69,7 @@
 mod act;
 mod audit;
 mod batch;
+mod books;
 mod claim;
 mod dead_letters;
 mod filter;
@@ -116,6 +117,7 @@ pub(crate) fn api() -> OpenApiRouter<Site> {
         .routes(routes!(stats::stats))
         .routes(routes!(stream::stream))
         .routes(routes!(audit::list))
+        .routes(routes!(books::verify))
         .routes(routes!(outbox::append))
         .routes(routes!(persist::accept))
         .routes(routes!(ingest::ingest))
