@@ -8,6 +8,7 @@
 //! | address | does |
 //! |---|---|
 //! | `GET /api/v1/health`, `/api/v1/ready` | the process lives; it can work |
+//! | `GET /` | the dashboard, for people |
 //! | `GET /metrics` | the numbers, for Prometheus |
 //! | `GET /openapi.json` | the API, described by its own handlers |
 //! | `GET /api/v1/pipelines`, `/pipelines/{name}`, `POST … /pause`, `/resume` | the pipelines |
@@ -35,6 +36,7 @@ mod lines;
 mod metrics;
 mod moment;
 mod openapi;
+mod pages;
 mod payload;
 mod problem;
 mod query;
@@ -42,6 +44,7 @@ mod readiness;
 mod router;
 mod series;
 mod serve;
+mod session;
 mod span;
 
 pub mod duration;

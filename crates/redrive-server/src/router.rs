@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, FromRef};
-use axum::http::{StatusCode, Uri};
+use axum::http::StatusCode;
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
@@ -17,7 +17,8 @@ use utoipa_axum::routes;
 
 use crate::access::{self, Access};
 use crate::{
-    Caller, Doors, Metrics, Problem, Readiness, Series, headers, metrics, openapi, problem, routes as api,
+    Caller, Doors, Metrics, Problem, Readiness, Series, headers, metrics, openapi, pages, problem,
+    routes as api,
 };
 
 /// What one request may cost.
@@ -60,6 +61,7 @@ macro_rules! parts_of_site {
 }
 parts_of_site!(
     readiness: Arc<dyn Readiness>,
+    access: Access,
     console: Arc<Console>,
     pulse: Pulse,
     doors: Arc<Doors>,
@@ -71,13 +73,13 @@ parts_of_site!(
 /// All routes, behind the limits.
 pub fn router(site: Site, limits: Limits) -> Router {
     let access = site.access.clone();
-    let routes = described().fallback(not_found).with_state(site);
+    let routes = described().merge(pages::pages()).fallback(pages::not_found).with_state(site);
     guarded(routes.layer(middleware::from_fn_with_state(access, access::guard)), limits)
 }
 
 /// The same routes for a caller inside this process, who needs no token.
 pub fn inside(site: Site, caller: Caller) -> Router {
-    let routes = described().fallback(not_found).with_state(site);
+    let routes = described().fallback(pages::not_found).with_state(site);
     guarded(routes.layer(Extension(caller)), Limits { body: usize::MAX })
 }
 
@@ -100,11 +102,6 @@ fn guarded(routes: Router, limits: Limits) -> Router {
         .layer(middleware::map_response(problem::normalise))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::map_response(headers::secure))
-}
-
-async fn not_found(uri: Uri) -> Problem {
-    let detail = format!("There is nothing at {}; the API is under /api/v1.", uri.path());
-    Problem::new(StatusCode::NOT_FOUND, detail)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over by value")]

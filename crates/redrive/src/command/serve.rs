@@ -93,6 +93,7 @@ impl House {
         let pulse = Pulse::default();
         let running = Running::new();
         running.chore(|stop| Runner::new(Arc::clone(&console)).run(stop));
+        running.chore(|stop| Arc::clone(&console).keep_verifying(stop));
         running.chore(|stop| pulse.clone().beat(Arc::clone(&console), stop));
         for ingest in &plant.ingests {
             running.chore(|stop| Arc::clone(ingest).run(stop));
