@@ -169,6 +169,12 @@ pub(crate) enum Command {
         last: u32,
     },
 
+    /// Prove that everything that was accepted is somewhere, pipeline by pipeline.
+    Verify {
+        #[command(flatten)]
+        to: To,
+    },
+
     /// Put work in: one piece from flags, or many from standard input.
     ///
     /// Standard input has one JSON object per line, in the shape of the API:

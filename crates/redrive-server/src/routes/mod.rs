@@ -92,6 +92,7 @@
 //! - `GET /stats?pipeline=&since=&step=`: the numbers of `/metrics` over the last day, in steps.
 //! - `GET /stream`: server-sent events named `snapshot`, when something changes.
 //! - `GET /audit?before=&limit=`.
+//! - `GET /books`: where the events of every pipeline are; `gap` is how many are missing.
 //!
 //! **`Idempotency-Key`** (1 to 140 visible ASCII characters) makes several requests one, for redrives, resolutions and
 //! letters that are handed in.
@@ -110,6 +111,7 @@
 mod act;
 mod audit;
 mod batch;
+mod books;
 mod claim;
 mod dead_letters;
 mod filter;
@@ -157,6 +159,7 @@ pub(crate) fn api() -> OpenApiRouter<Site> {
         .routes(routes!(stats::stats))
         .routes(routes!(stream::stream))
         .routes(routes!(audit::list))
+        .routes(routes!(books::verify))
         .routes(routes!(outbox::append))
         .routes(routes!(persist::accept))
         .routes(routes!(ingest::ingest))

@@ -15,6 +15,7 @@ mod serve;
 mod show;
 mod status;
 mod tail;
+mod verify;
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -85,6 +86,7 @@ async fn over_a_line(args: &Args, command: &Command) -> Result<(), Failure> {
             groups::run(&line(to)?, to, pipeline.as_deref(), *limit).await
         }
         Command::Ls { to, selection, limit } => ls::run(&line(to)?, to, selection, *limit).await,
+        Command::Verify { to } => verify::run(&line(to)?, to).await,
         Command::Show { to, id } => show::run(&line(to)?, to, id).await,
         Command::Retry { to, which, rate, canary, edit } => {
             let how = retry::How { rate: *rate, canary: *canary, edit: edit.as_deref() };
