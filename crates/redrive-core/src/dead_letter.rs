@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::books::Balance;
 use crate::failure::Failure;
 use crate::fingerprint::Fingerprint;
 use crate::history::History;
@@ -581,6 +582,9 @@ pub trait DeadLetterQueue: Send + Sync {
 
     /// Closes letters.
     async fn resolve(&self, ids: &[String], operator: &Operator, note: &str) -> Result<Acted, Unavailable>;
+
+    /// Where everything is that the pipeline ever accepted. Looks at every row: not for each page.
+    async fn balance(&self) -> Result<Balance, Unavailable>;
 
     /// Deletes letters that were closed before this, and says how many.
     async fn purge(&self, closed_before: Timestamp) -> Result<u64, Unavailable>;

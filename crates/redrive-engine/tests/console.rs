@@ -96,7 +96,7 @@ impl Shop {
         let backoff = Backoff::new(Duration::from_millis(10), 1.0, Duration::from_millis(10)).unwrap();
         let route = || Route::new("bank", bank.clone());
         let routes = Routes::ByType(HashMap::from([("OrderCreated".to_owned(), route())]));
-        let policy = || Policy::new(3, backoff.clone());
+        let policy = || Policy::new(3, backoff);
         let pace = || Pace { poll_interval: Duration::from_millis(50), batch_size: 500, ..Pace::default() };
         let orders = Pipeline::new("orders", PipelineKind::Outbox, outbox.clone(), outbox.clone(), policy());
         let orders = Arc::new(orders.handled_by(routes).at(pace()));
@@ -299,7 +299,7 @@ async fn a_list_over_several_pipelines_misses_nothing_and_repeats_nothing() {
     for database in redrive_testkit::backends(file!()).await {
         let shop = Shop::open(database).await;
         shop.bury(17).await;
-        shop.jobs.enqueue((0..13).map(|n| NewJob::new(&n.to_string(), "{}")).collect()).await.unwrap();
+        shop.jobs.enqueue((0..13).map(|n| NewJob::new(n.to_string(), "{}")).collect()).await.unwrap();
         let dead = || async { shop.jobs.stats().await.unwrap().waiting() == 13 };
         eventually(PATIENCE, "the jobs are dead", dead).await;
         let (mut seen, mut after) = (Vec::new(), None);

@@ -276,23 +276,26 @@ async fn files_that_wait_are_dead_letters() {
         }
     }
     assert_eq!(frozen.iter().cloned().collect::<BTreeSet<_>>(), names);
-    let first = frozen[0].clone();
-    let letter = queue.get(&first).await.unwrap().unwrap();
+    let first = &frozen[..1];
+    let letter = queue.get(&first[0]).await.unwrap().unwrap();
     assert!(letter.payload.starts_with(b"{\"number\":"), "its lines are shown");
 
     let order = Order::new(&Operator::new("ops"), "once");
-    let refused = queue.redrive(&[first.clone()], &order).await.unwrap().refused;
+    let refused = queue.redrive(first, &order).await.unwrap().refused;
     assert!(matches!(&refused[..], [Refusal::Impossible { .. }]), "the store is still away: {refused:?}");
     assert_eq!(queue.count(&Filter::default()).await.unwrap(), 9);
     fs::remove_file(folder.path().join("store")).unwrap();
     fs::rename(folder.path().join("store-away"), folder.path().join("store")).unwrap();
-    assert_eq!(queue.redrive(&[first.clone()], &order).await.unwrap().done, [first.clone()]);
-    assert_eq!(queue.outcomes(&[first.clone()]).await.unwrap(), [Outcome::Delivered]);
-    assert_eq!(queue.redrive(&[first.clone()], &order).await.unwrap().refused, [Refusal::Unknown(first)]);
+    assert_eq!(queue.redrive(first, &order).await.unwrap().done, first);
+    assert_eq!(queue.outcomes(first).await.unwrap(), [Outcome::Delivered]);
+    assert_eq!(queue.redrive(first, &order).await.unwrap().refused, [Refusal::Unknown(first[0].clone())]);
     let given_up = queue.resolve(&frozen[1..3], &Operator::new("ops"), "not worth it").await.unwrap();
     assert_eq!((given_up.done.len(), ingest.status().spool.files), (2, 6));
     let out = ["../../etc/passwd".to_owned(), "/etc/passwd".to_owned()];
     assert_eq!(queue.resolve(&out, &Operator::new("ops"), "").await.unwrap().refused.len(), 2);
     assert!(queue.get("../spool").await.unwrap().is_none());
     assert_eq!(events(&folder.path().join("store/RAW")), 1);
+    let books = queue.balance().await.unwrap();
+    assert_eq!((books.accepted, books.delivered, books.open, books.resolved), (9, 1, 6, 2));
+    assert_eq!(books.gap(), 0);
 }

@@ -22,25 +22,33 @@
 mod accepted;
 mod access;
 mod body;
+mod caller;
 mod doors;
+mod headers;
 mod lines;
 mod metrics;
+mod moment;
+mod openapi;
 mod pages;
 mod payload;
 mod problem;
+mod query;
 mod readiness;
 mod router;
+mod series;
 mod serve;
 mod session;
 mod span;
 
 pub mod duration;
 pub mod routes;
+pub mod view;
 
 pub use access::{Access, Caller, Grant, Role};
 pub use doors::{Doors, Gate, IngestDoor, JobsDoor, OutboxDoor, PersistDoor};
 pub use metrics::{Metrics, MetricsError};
 pub use problem::Problem;
 pub use readiness::{Component, Readiness};
-pub use router::{Limits, Site, router};
+pub use router::{Limits, Site, inside, router};
+pub use series::Series;
 pub use serve::{Error, serve};

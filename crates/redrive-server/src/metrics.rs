@@ -64,6 +64,8 @@ impl Metrics {
     }
 }
 
+/// The numbers, for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "numbers", responses((status = 200, content_type = "text/plain", body = String)))]
 pub(crate) async fn show(State(metrics): State<Metrics>) -> impl IntoResponse {
     ([(CONTENT_TYPE, MEDIA_TYPE)], metrics.render())
 }
@@ -85,6 +87,10 @@ fn describe() {
     describe_gauge!(
         "redrive_ladder_rung",
         "Where events go: 1 the target, 2 the dead-letter store, 3 the local disk, 4 nowhere durable."
+    );
+    describe_gauge!(
+        "redrive_conservation_gap",
+        "Events that were accepted and are nowhere; below zero, in two places. Checked every ten minutes."
     );
     describe_gauge!(
         "redrive_waiting_events",

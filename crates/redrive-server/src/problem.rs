@@ -5,17 +5,22 @@ use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
 /// When to come back after a 503, in seconds.
 const COME_BACK: HeaderValue = HeaderValue::from_static("5");
 
 /// An error as a client sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Problem {
+    /// `about:blank`: the status is all there is to know about the kind.
     r#type: &'static str,
+    /// The status in words.
     title: &'static str,
+    /// The status.
     status: u16,
+    /// What happened, to what, and what to do.
     detail: String,
     /// Which one of several, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]

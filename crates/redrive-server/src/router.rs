@@ -3,19 +3,23 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRef};
 use axum::http::StatusCode;
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::{Extension, Router};
 use redrive_engine::console::{Console, Pulse};
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::limit::RequestBodyLimitLayer;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::access::{self, Access};
-use crate::{Doors, Metrics, Problem, Readiness, metrics, pages, problem, routes};
+use crate::{
+    Caller, Doors, Metrics, Problem, Readiness, Series, headers, metrics, openapi, pages, problem,
+    routes as api,
+};
 
 /// What one request may cost.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +43,8 @@ pub struct Site {
     pub doors: Arc<Doors>,
     /// What `/metrics` shows.
     pub metrics: Metrics,
+    /// The same over time.
+    pub series: Series,
     /// Ends long polls when it is cancelled.
     pub stop: CancellationToken,
 }
@@ -60,29 +66,42 @@ parts_of_site!(
     pulse: Pulse,
     doors: Arc<Doors>,
     metrics: Metrics,
+    series: Series,
     stop: CancellationToken
 );
 
 /// All routes, behind the limits.
 pub fn router(site: Site, limits: Limits) -> Router {
     let access = site.access.clone();
-    let routes = Router::new()
-        .nest("/api/v1", routes::api())
-        .route("/metrics", get(metrics::show))
-        .merge(pages::pages())
-        .fallback(pages::not_found)
-        .with_state(site)
-        .layer(middleware::from_fn_with_state(access, access::guard));
-    guarded(routes, limits)
+    let routes = described().merge(pages::pages()).fallback(pages::not_found).with_state(site);
+    guarded(routes.layer(middleware::from_fn_with_state(access, access::guard)), limits)
 }
 
-/// Outermost first: panics are caught, foreign errors are rewritten, bodies are bounded.
+/// The same routes for a caller inside this process, who needs no token.
+pub fn inside(site: Site, caller: Caller) -> Router {
+    let routes = described().fallback(pages::not_found).with_state(site);
+    guarded(routes.layer(Extension(caller)), Limits { body: usize::MAX })
+}
+
+/// The API and its description.
+fn described() -> Router<Site> {
+    let all = OpenApiRouter::with_openapi(openapi::frame())
+        .nest("/api/v1", api::api())
+        .routes(routes!(metrics::show))
+        .routes(routes!(openapi::show));
+    let (routes, description) = all.split_for_parts();
+    routes.layer(Extension(openapi::Description::of(description)))
+}
+
+/// Outermost first: every answer is secured, panics are caught, foreign errors are rewritten, bodies are
+/// bounded.
 fn guarded(routes: Router, limits: Limits) -> Router {
     routes
         .layer(DefaultBodyLimit::disable())
         .layer(RequestBodyLimitLayer::new(limits.body))
         .layer(middleware::map_response(problem::normalise))
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::map_response(headers::secure))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over by value")]
@@ -100,7 +119,7 @@ mod tests {
     use async_trait::async_trait;
     use axum::body::{Body, Bytes, to_bytes};
     use axum::http::{Method, Request};
-    use axum::routing::post;
+    use axum::routing::{get, post};
     use serde_json::Value;
     use tower::ServiceExt as _;
 
@@ -131,7 +150,8 @@ mod tests {
         let console = Arc::new(Console::new(redrive_engine::console::Records::of(&database), []));
         let (access, doors, metrics) = (Access::default(), Arc::default(), METRICS.clone());
         let pulse = Pulse::default();
-        router(Site { readiness, access, console, pulse, doors, metrics, stop }, LIMITS)
+        let series = Series::default();
+        router(Site { readiness, access, console, pulse, doors, metrics, series, stop }, LIMITS)
     }
 
     async fn ask(router: Router, method: Method, path: &str, body: &'static str) -> (Response, Value) {

@@ -63,6 +63,7 @@ impl Stand {
             pulse: Pulse::default(),
             doors: Arc::new(doors),
             metrics: METRICS.clone(),
+            series: redrive_server::Series::default(),
             stop: CancellationToken::new(),
         };
         Self { router: router(site, Limits { body: MAX_BODY }), folder }

@@ -423,7 +423,7 @@ async fn a_confirmation_freezes_what_it_counted() {
     let to = started.leads_to().to_owned();
     assert_eq!(board.post("/operations", &form).await.leads_to(), to, "the same form is the same operation");
     let operation = board.get(&to).await;
-    operation.shows(&["resolve", "freezing", "known", "until:"]);
+    operation.shows(&["resolve", "freezing", "known", "<dt>as of</dt>"]);
     board.get("/operations").await.shows(&[&to, "known"]);
     board.get("/audit").await.shows(&["resolve", &to]);
     let frozen = serde_json::from_str(&page.field("filter")).unwrap();

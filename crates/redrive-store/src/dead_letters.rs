@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
+use redrive_core::books::Balance;
 use redrive_core::dead_letter::{
     Acted, Arrivals, Cursor, Filter, Group, Ids, Letter, LetterId, Listing, Operator, Order, Origin, Outcome,
     Page, PipelineKind, Resolution, Stats, Status, Summary,
@@ -44,6 +45,8 @@ pub(crate) struct Actions {
     pub(crate) redrive: Act,
     pub(crate) edit: Edit,
     pub(crate) resolve: Act,
+    /// Where everything is: accepted, in flight, delivered, open, parked, resolved, expired, dropped.
+    pub(crate) balance: &'static str,
     /// What has become of letters that were sent back, if their own rows do not say it: number, outcome,
     /// history; the ids are `$1`.
     pub(crate) outcomes: Option<Statement>,
@@ -256,6 +259,22 @@ impl DeadLetters {
         Ok(ids.iter().map(|id| found.remove(id).unwrap_or(Outcome::HandedOver)).collect())
     }
 
+    pub(crate) async fn balance(&self) -> Result<Balance, Error> {
+        let text = self.names.fill(self.actions.balance);
+        let rows = self.database.rows(&Statement::new(self.database.dialect(), &text), Vec::new()).await?;
+        let Some(row) = rows.first() else { return Ok(Balance::default()) };
+        Ok(Balance {
+            accepted: row.total(0)?,
+            in_flight: row.total(1)?,
+            delivered: row.total(2)?,
+            open: row.total(3)?,
+            parked: row.total(4)?,
+            resolved: row.total(5)?,
+            expired: row.total(6)?,
+            dropped: row.total(7)?,
+        })
+    }
+
     pub(crate) async fn purge(&self, closed_before: Timestamp) -> Result<u64, Error> {
         let mut purged = 0;
         loop {
@@ -357,12 +376,14 @@ impl DeadLetters {
         let table = || -> Result<Origin, Error> {
             Ok(Origin::Table { table: self.columns.origin_table.clone(), id: row.int(SUMMARY + 3)? })
         };
-        let first = history.first_failed_at();
+        // A letter from elsewhere first failed before it came here, and its history begins here.
+        let stored = row.time_of(self.columns.times, SUMMARY + 5)?;
+        let first_failed_at = history.first_failed_at().map_or(stored, |first| first.min(stored));
         Ok(Letter {
             payload: row.bytes(SUMMARY)?,
             headers: headers.unwrap_or_default(),
             origin: origin.map_or_else(table, Ok)?,
-            first_failed_at: first.map_or_else(|| row.time_of(self.columns.times, SUMMARY + 5), Ok)?,
+            first_failed_at,
             resolution: self.resolution(row, summary.status)?,
             history,
             summary,
@@ -489,6 +510,10 @@ macro_rules! dead_letter_queue {
                 ) -> Result<Acted, Unavailable> {
                     let acted = self.dead_letters.resolve(ids, operator, note).await;
                     acted.map_err(|error| error.for_queue(self.pipeline()))
+                }
+
+                async fn balance(&self) -> Result<redrive_core::books::Balance, Unavailable> {
+                    self.dead_letters.balance().await.map_err(|error| error.for_queue(self.pipeline()))
                 }
 
                 async fn purge(&self, closed_before: jiff::Timestamp) -> Result<u64, Unavailable> {

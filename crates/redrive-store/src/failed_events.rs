@@ -316,6 +316,7 @@ fn dead_letters(database: &Database, names: &Names, options: FailedEventsOptions
     let actions = Actions {
         redrive: redrive.explained(names, BY_ITSELF),
         edit: Edit::in_place(names, "{payload}", Payload::Text),
+        balance: include_str!("../sql/failed_events/balance.sql"),
         resolve: Act::update(names, dialect, WAITING, include_str!("../sql/failed_events/resolve.sql")),
         outcomes: None,
     };

@@ -332,6 +332,7 @@ fn dead_letters(database: &Database, names: &Names, options: JobsOptions) -> Dea
     let actions = Actions {
         redrive: Act::update_once(names, dialect, WAITING, include_str!("../sql/jobs/redrive.sql")),
         edit: Edit::in_place(names, "payload", Payload::Text),
+        balance: include_str!("../sql/jobs/balance.sql"),
         resolve: Act::update(names, dialect, WAITING, include_str!("../sql/jobs/resolve.sql")),
         outcomes: None,
     };

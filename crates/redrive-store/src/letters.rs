@@ -299,6 +299,7 @@ fn dead_letters(database: &Database, names: &Names, pipeline: &str, kind: Pipeli
     let actions = Actions {
         redrive: redrive.explained(names, NO_TARGET),
         edit: Edit::in_place(names, "payload", Payload::Bytes),
+        balance: include_str!("../sql/letters/balance.sql"),
         resolve: Act::update(names, dialect, WAITING, include_str!("../sql/letters/resolve.sql")),
         outcomes: None,
     };

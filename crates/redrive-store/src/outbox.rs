@@ -38,6 +38,8 @@ pub enum Ordering {
 pub enum Processed {
     /// They stay, marked as processed.
     Keep,
+    /// They stay, marked as processed, until somebody calls [`Outbox::purge_processed`].
+    KeepForAWhile,
     /// They are deleted: quicker, and the table stays small.
     Delete,
 }
@@ -316,7 +318,7 @@ fn shape(options: &OutboxOptions) -> Shape {
         work: WORK,
         created: Times::Native,
         done: match options.processed {
-            Processed::Keep => Done::Set(include_str!("../sql/outbox/done.sql")),
+            Processed::Keep | Processed::KeepForAWhile => Done::Set(include_str!("../sql/outbox/done.sql")),
             Processed::Delete => Done::Delete,
         },
         retry: include_str!("../sql/outbox/retry.sql"),
@@ -368,6 +370,12 @@ fn dead_letters(database: &Database, names: &Names, options: OutboxOptions) -> D
     let actions = Actions {
         redrive: Act::of(names, dialect, WAITING, steps),
         edit: Edit::elsewhere(names.statement(EDIT), Payload::Text),
+        balance: match options.processed {
+            Processed::Keep => include_str!("../sql/outbox/balance.sql"),
+            Processed::KeepForAWhile | Processed::Delete => {
+                include_str!("../sql/outbox/balance_forgetful.sql")
+            }
+        },
         resolve,
         outcomes: Some(names.statement(OUTCOMES)),
     };

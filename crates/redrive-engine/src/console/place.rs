@@ -11,6 +11,9 @@ use redrive_core::dead_letter::{Cursor, Filter, Listing, Page, Summary, Unavaila
 
 use super::{ConsoleError, Desk, Letterbox};
 
+/// The moments that every store can compare with, in microseconds: years 1970 to 2199.
+const MOMENTS: std::ops::Range<i64> = 0..7_258_118_400_000_000;
+
 /// A place in the list of all letters: after this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
@@ -37,7 +40,10 @@ impl FromStr for Place {
         let (Some(at), Some(id), Some(pipeline)) = (parts.next(), parts.next(), parts.next()) else {
             return Err(NotAPlace);
         };
-        let cursor = format!("{at}.{id}").parse().map_err(|_| NotAPlace)?;
+        let cursor: Cursor = format!("{at}.{id}").parse().map_err(|_| NotAPlace)?;
+        if !MOMENTS.contains(&cursor.failed_at) {
+            return Err(NotAPlace);
+        }
         Ok(Self { cursor, pipeline: pipeline.to_owned() })
     }
 }
@@ -114,7 +120,7 @@ mod tests {
         let place =
             Place { cursor: Cursor { failed_at: 1_700_000_000_000_000, id: 42 }, pipeline: "a.b".into() };
         assert_eq!(place.to_string().parse(), Ok(place));
-        for rubbish in ["", "1.2", "x.y.z", "1..a"] {
+        for rubbish in ["", "1.2", "x.y.z", "1..a", "7fffffffffffffff.1.a", "-1.1.a"] {
             assert_eq!(rubbish.parse::<Place>(), Err(NotAPlace), "{rubbish}");
         }
     }

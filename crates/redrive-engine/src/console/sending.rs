@@ -142,10 +142,11 @@ impl Sending {
         let begun = Instant::now();
         let desk = self.console.desk(&portion.pipeline).map_err(Trouble::from)?;
         self.send(request, desk, &portion).await?;
-        if !portion.followed && request.canary.is_some() {
-            if let Some(next) = self.look_back(desk, last, &portion).await? {
-                return Ok(next);
-            }
+        if !portion.followed
+            && request.canary.is_some()
+            && let Some(next) = self.look_back(desk, last, &portion).await?
+        {
+            return Ok(next);
         }
         if let Some(rate) = request.rate {
             let due = Duration::from_secs_f64(portion.ids.len() as f64 / f64::from(rate));

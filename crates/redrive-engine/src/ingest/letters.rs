@@ -5,9 +5,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use redrive_core::books::Balance;
 use redrive_core::dead_letter::{
     Acted, Arrivals, Cursor, DeadLetterQueue, Filter, Group, Ids, Letter, LetterId, Listing, Operator, Order,
     Origin, Outcome, Page, PipelineKind, Refusal, Stats, Status, Summary, Unavailable,
@@ -18,6 +20,7 @@ use redrive_core::history::History;
 use redrive_spool::spool::{self, Inspection, Waiting, inspect};
 
 use super::Ingest;
+use super::books::Fate;
 
 /// The type of a letter: it holds many events.
 const BATCH: &str = "batch";
@@ -284,10 +287,15 @@ impl DeadLetterQueue for SpooledFiles {
             };
             self.0.spool.remove(id).map_err(|error| self.unavailable(error))?;
             self.0.tally.resolved.increment(events);
+            self.0.books.left_disk(Fate::Resolved, events, self.0.is_ours(id));
             tracing::warn!(pipeline = %self.0.name, file = %id, events, operator = operator.name(), note, "a file was resolved: deleted without being uploaded");
             acted.done.push(id.clone());
         }
         Ok(acted)
+    }
+
+    async fn balance(&self) -> Result<Balance, Unavailable> {
+        Ok(self.0.books.balance(self.0.backlog.load(Ordering::Relaxed)))
     }
 
     async fn purge(&self, _: Timestamp) -> Result<u64, Unavailable> {

@@ -66,31 +66,62 @@
 //! | 422 | a value cannot be accepted; `item` (from 0) and `field` say which. Nothing was stored |
 //! | 503 | the store does not answer, or there is no room; `Retry-After` says when to try again |
 
+mod act;
+mod audit;
+mod batch;
 mod claim;
+mod dead_letters;
+mod filter;
+mod groups;
+mod hand_in;
 mod health;
 mod ingest;
 mod jobs;
+mod operations;
 mod outbox;
 mod persist;
+mod pipelines;
 mod report;
+mod stats;
+mod stream;
 mod trouble;
 
-use axum::Router;
-use axum::routing::{get, post};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::Site;
 
-/// Every route under `/api/v1`.
-pub(crate) fn api() -> Router<Site> {
-    Router::new()
-        .route("/health", get(health::health))
-        .route("/ready", get(health::ready))
-        .route("/outbox/{name}/events", post(outbox::append))
-        .route("/persist/{name}", post(persist::accept))
-        .route("/ingest/{name}", post(ingest::ingest))
-        .route("/jobs/{name}", post(jobs::enqueue))
-        .route("/jobs/{name}/claim", post(claim::claim))
-        .route("/jobs/{name}/{id}/complete", post(report::complete))
-        .route("/jobs/{name}/{id}/fail", post(report::fail))
-        .route("/jobs/{name}/{id}/heartbeat", post(report::heartbeat))
+/// Every route under `/api/v1`, with its description.
+pub(crate) fn api() -> OpenApiRouter<Site> {
+    OpenApiRouter::new()
+        .routes(routes!(health::health))
+        .routes(routes!(health::ready))
+        .routes(routes!(pipelines::list))
+        .routes(routes!(pipelines::show))
+        .routes(routes!(pipelines::pause))
+        .routes(routes!(pipelines::resume))
+        .routes(routes!(dead_letters::list, hand_in::take_in))
+        .routes(routes!(dead_letters::show))
+        .routes(routes!(dead_letters::payload))
+        .routes(routes!(act::redrive))
+        .routes(routes!(act::resolve))
+        .routes(routes!(groups::list))
+        .routes(routes!(groups::show))
+        .routes(routes!(operations::list, operations::redrive))
+        .routes(routes!(operations::show))
+        .routes(routes!(operations::pause))
+        .routes(routes!(operations::resume))
+        .routes(routes!(operations::cancel))
+        .routes(routes!(operations::resolve))
+        .routes(routes!(stats::stats))
+        .routes(routes!(stream::stream))
+        .routes(routes!(audit::list))
+        .routes(routes!(outbox::append))
+        .routes(routes!(persist::accept))
+        .routes(routes!(ingest::ingest))
+        .routes(routes!(jobs::enqueue))
+        .routes(routes!(claim::claim))
+        .routes(routes!(report::complete))
+        .routes(routes!(report::fail))
+        .routes(routes!(report::heartbeat))
 }

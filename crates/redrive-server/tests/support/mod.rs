@@ -14,15 +14,15 @@ use redrive_core::policy::Policy;
 use redrive_engine::console::{Console, Desk, Pulse, Records};
 use redrive_engine::{Pace, PersistOptions, Persister, Pipeline};
 use redrive_server::{
-    Access, Component, Doors, Gate, JobsDoor, Limits, Metrics, OutboxDoor, PersistDoor, Readiness, Site,
-    router,
+    Access, Component, Doors, Gate, JobsDoor, Limits, Metrics, OutboxDoor, PersistDoor, Readiness, Series,
+    Site, router,
 };
 use redrive_store::{
     Database, FailedEvents, FailedEventsOptions, Jobs, JobsOptions, Outbox, OutboxOptions, Record, Target,
     TargetOptions,
 };
 use redrive_testkit::TestDatabase;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
@@ -40,6 +40,8 @@ pub(crate) struct Stand {
     pub(crate) mails: Arc<Pipeline>,
     pub(crate) target: Arc<Target>,
     pub(crate) urls: Persister<Record>,
+    pub(crate) console: Arc<Console>,
+    pub(crate) pulse: Pulse,
     pub(crate) stop: CancellationToken,
     pub(crate) database: TestDatabase,
 }
@@ -69,6 +71,13 @@ impl Stand {
         stand.outbox.migrate().await.unwrap();
         stand.jobs.migrate().await.unwrap();
         stand.target.migrate().await.unwrap();
+        let connection = Database::open(&stand.database.url).unwrap();
+        FailedEvents::new(connection.clone(), FailedEventsOptions::new("urls"))
+            .unwrap()
+            .migrate()
+            .await
+            .unwrap();
+        Records::of(&connection).migrate().await.unwrap();
         stand
     }
 
@@ -80,6 +89,11 @@ impl Stand {
 
     /// With tables that nobody made, behind this gate.
     pub(crate) fn behind(gate: &Gate, database: TestDatabase) -> Self {
+        Self::guarded(gate, database, &Access::default())
+    }
+
+    /// The same, for these people only.
+    pub(crate) fn guarded(gate: &Gate, database: TestDatabase, access: &Access) -> Self {
         // First: what is counted before there is a recorder is not counted.
         let metrics = METRICS.clone();
         let connection = Database::open(&database.url).unwrap();
@@ -94,8 +108,11 @@ impl Stand {
         let mails = Arc::new(mails.at(Pace { poll_interval: Duration::from_millis(50), ..Pace::default() }));
         let mut doors = Doors::default();
         let orders = Arc::new(orders);
-        let desks = [Desk::of(&orders), Desk::of(&mails), Desk::of(urls.pipeline())];
-        let console = Arc::new(Console::new(Records::of(&connection), desks));
+        let records = Records::of(&connection);
+        let intake = Desk { queue: records.intake.clone(), workers: None };
+        let desks = [Desk::of(&orders), Desk::of(&mails), Desk::of(urls.pipeline()), intake];
+        let console = Arc::new(Console::new(records, desks));
+        let pulse = Pulse::default();
         doors.add_outbox(OutboxDoor::new(orders, outbox.clone(), gate.clone()));
         doors.add_jobs(JobsDoor::new(mails.clone(), jobs.clone(), gate.clone()));
         doors.add_persist(PersistDoor::new(urls.clone(), gate.clone()));
@@ -103,15 +120,16 @@ impl Stand {
         let readiness = Arc::new(Well);
         let site = Site {
             readiness,
-            access: Access::default(),
-            console,
-            pulse: Pulse::default(),
+            access: access.clone(),
+            console: console.clone(),
+            pulse: pulse.clone(),
             doors: Arc::new(doors),
             metrics,
+            series: Series::default(),
             stop: stop.clone(),
         };
         let router = router(site, Limits { body: MAX_BODY });
-        Self { router, outbox, jobs, mails, target, urls, stop, database }
+        Self { router, outbox, jobs, mails, target, urls, console, pulse, stop, database }
     }
 
     pub(crate) async fn post(&self, path: &str, body: impl Into<Body>) -> Answer {
@@ -125,6 +143,24 @@ impl Stand {
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.ask(Request::get(path).body(Body::empty()).unwrap()).await
+    }
+
+    /// Jobs that have died of this error, oldest first: `mails:1`, …
+    pub(crate) async fn bury(&self, subjects: &[&str], error: &str) -> Vec<String> {
+        let jobs: Vec<Value> =
+            subjects.iter().map(|subject| json!({"subject": subject, "payload": subject})).collect();
+        assert_eq!(self.post("/api/v1/jobs/mails", json!(jobs).to_string()).await.status, 201);
+        let claimed = self.post("/api/v1/jobs/mails/claim", r#"{"limit": 1000}"#).await;
+        let mut ids = Vec::new();
+        for job in claimed.json["jobs"].as_array().unwrap() {
+            let report =
+                json!({"lease": job["lease"], "error": error, "class": "permanent", "kind": "Refused"});
+            let failed =
+                self.post(&format!("/api/v1/jobs/mails/{}/fail", job["id"]), report.to_string()).await;
+            assert_eq!(failed.status, 204);
+            ids.push(format!("mails:{}", job["id"]));
+        }
+        ids
     }
 
     pub(crate) async fn ask(&self, request: Request<Body>) -> Answer {

@@ -44,6 +44,8 @@ pub enum Outcome {
         reason: String,
         /// The events that were intact.
         rescued: u64,
+        /// The events that it was said to have.
+        held: u64,
     },
     /// The store did not take it: it is kept.
     Kept {
@@ -213,7 +215,8 @@ impl Spool {
         match file.inspection {
             Inspection::Sound { events } => Outcome::Uploaded { file: file_name, events },
             Inspection::Damaged { reason, events, .. } => {
-                Outcome::Quarantined { file: file_name, reason, rescued: events }
+                let held = file.batch.meta.num_events;
+                Outcome::Quarantined { file: file_name, reason, rescued: events, held }
             }
         }
     }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use redrive::config::{Config, Role, ServerConfig, Source};
 use redrive_engine::alerts::Dispatcher;
 use redrive_engine::console::{Console, Pulse, Records, Runner};
-use redrive_server::{Access, Grant, Limits, Metrics, Site, router};
+use redrive_server::{Access, Grant, Limits, Metrics, Series, Site, router};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -45,8 +45,10 @@ async fn serve(source: &Source, config: &Config) -> anyhow::Result<()> {
 
     let monitor = Arc::clone(&house.monitor);
     let preparing = tokio::spawn(monitor.prepare(Arc::clone(&house.running), stop.clone()));
+    let series = Series::default();
     house.running.chore(|stop| metrics.clone().keep_up(stop));
-    let site = house.site(access(&config.server), metrics, stop.clone());
+    house.running.chore(|stop| series.clone().keep(metrics.clone(), stop));
+    let site = house.site(access(&config.server), metrics, series, stop.clone());
     let served = answer(listener, site, &config.server, &stop);
     let (served, left) = tokio::join!(served, house.leave(&stop, config.server.shutdown_deadline));
     preparing.await.context("preparing the stores ended in a defect")?;
@@ -91,6 +93,7 @@ impl House {
         let pulse = Pulse::default();
         let running = Running::new();
         running.chore(|stop| Runner::new(Arc::clone(&console)).run(stop));
+        running.chore(|stop| Arc::clone(&console).keep_verifying(stop));
         running.chore(|stop| pulse.clone().beat(Arc::clone(&console), stop));
         for ingest in &plant.ingests {
             running.chore(|stop| Arc::clone(ingest).run(stop));
@@ -105,7 +108,7 @@ impl House {
         })
     }
 
-    fn site(&self, access: Access, metrics: Metrics, stop: CancellationToken) -> Site {
+    fn site(&self, access: Access, metrics: Metrics, series: Series, stop: CancellationToken) -> Site {
         Site {
             readiness: self.monitor.clone(),
             access,
@@ -113,6 +116,7 @@ impl House {
             pulse: self.pulse.clone(),
             doors: self.doors.clone(),
             metrics,
+            series,
             stop,
         }
     }
