@@ -65,6 +65,9 @@ pub(crate) enum Command {
         /// Less of everything.
         #[arg(long)]
         fast: bool,
+        /// Leave it running at the end, with new faults to play with, until Ctrl-C.
+        #[arg(long)]
+        keep: bool,
     },
 
     /// Check the configuration and report every mistake with its place.
@@ -167,6 +170,12 @@ pub(crate) enum Command {
         /// How many of the latest to show first.
         #[arg(long, short = 'n', default_value_t = 10, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=500))]
         last: u32,
+    },
+
+    /// Prove that everything that was accepted is somewhere, pipeline by pipeline.
+    Verify {
+        #[command(flatten)]
+        to: To,
     },
 
     /// Put work in: one piece from flags, or many from standard input.

@@ -1,6 +1,7 @@
 //! What the API answers with, as types: the handlers write them, the command line reads them, and
 //! `/openapi.json` describes them.
 
+mod books;
 mod entry;
 mod group;
 mod letter;
@@ -9,6 +10,7 @@ mod operation;
 mod pipeline;
 mod series;
 
+pub use books::{BalanceView, BookView, BooksView};
 pub use entry::{AuditPage, EntryView};
 pub use group::{GroupView, GroupsPage};
 pub use letter::{

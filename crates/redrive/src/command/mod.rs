@@ -11,10 +11,11 @@ mod migrate;
 mod ops;
 mod resolve;
 mod retry;
-mod serve;
+pub(crate) mod serve;
 mod show;
 mod status;
 mod tail;
+mod verify;
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -62,9 +63,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let (source, config) = configuration(args)?;
             Ok(check::run(&source, &config)?)
         }
-        Command::Demo { fast } => {
+        Command::Demo { fast, keep } => {
             let scale = if *fast { Scale::FAST } else { Scale::FULL };
-            Ok(runtime()?.block_on(demo::run(scale))?)
+            Ok(runtime()?.block_on(demo::run(scale, *keep))?)
         }
         Command::Migrate => Ok(migrate::run(&configuration(args)?.1)?),
         Command::Serve => {
@@ -85,6 +86,7 @@ async fn over_a_line(args: &Args, command: &Command) -> Result<(), Failure> {
             groups::run(&line(to)?, to, pipeline.as_deref(), *limit).await
         }
         Command::Ls { to, selection, limit } => ls::run(&line(to)?, to, selection, *limit).await,
+        Command::Verify { to } => verify::run(&line(to)?, to).await,
         Command::Show { to, id } => show::run(&line(to)?, to, id).await,
         Command::Retry { to, which, rate, canary, edit } => {
             let how = retry::How { rate: *rate, canary: *canary, edit: edit.as_deref() };

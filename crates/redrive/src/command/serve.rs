@@ -39,10 +39,20 @@ async fn serve(source: &Source, config: &Config) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     cancel_on_signal(stop.clone()).context("signals cannot be watched")?;
     let listener = listen(config.server.listen).await?;
+    announce(source, config, listener.local_addr()?);
+    serve_on(listener, config, stop).await?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Serves on this socket until it is told to stop.
+pub(crate) async fn serve_on(
+    listener: TcpListener,
+    config: &Config,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
     let metrics = Metrics::install()?;
     let house = House::build(config)?;
-    announce(source, config, listener.local_addr()?);
-
     let monitor = Arc::clone(&house.monitor);
     let preparing = tokio::spawn(monitor.prepare(Arc::clone(&house.running), stop.clone()));
     let series = Series::default();
@@ -55,7 +65,6 @@ async fn serve(source: &Source, config: &Config) -> anyhow::Result<()> {
     served?;
     left?;
     house.close().await;
-    tracing::info!("stopped");
     Ok(())
 }
 
