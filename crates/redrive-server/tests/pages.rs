@@ -178,6 +178,7 @@ fn site(access: Access, console: Console) -> Router {
         pulse: Pulse::default(),
         doors: Arc::default(),
         metrics: support::METRICS.clone(),
+        series: redrive_server::Series::default(),
         stop: CancellationToken::new(),
     };
     router(site, Limits { body: 1_000_000 })
