@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::books::Balance;
 use crate::failure::Failure;
 use crate::fingerprint::Fingerprint;
 use crate::history::History;
@@ -212,6 +213,25 @@ pub struct Summary {
     pub fingerprint: Fingerprint,
 }
 
+impl Summary {
+    /// Its number within the moment that it failed in: a store's own, or made from the local id.
+    #[must_use]
+    pub fn number(&self) -> i64 {
+        number(&self.id.local)
+    }
+}
+
+/// The number of a letter with this local id, for lists: a number is itself, a name is hashed (FNV-1a).
+#[must_use]
+pub fn number(local: &str) -> i64 {
+    local.parse().unwrap_or_else(|_| {
+        let hash = local.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        (hash >> 1).cast_signed()
+    })
+}
+
 /// A letter, whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Letter {
@@ -235,6 +255,9 @@ pub struct Letter {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Filter {
+    /// Of this pipeline. A queue has the letters of one pipeline only: whoever has several queues
+    /// chooses by this.
+    pub pipeline: Option<String>,
     /// In this state.
     pub status: Option<Status>,
     /// Of this event type.
@@ -331,6 +354,15 @@ impl Page {
     }
 }
 
+/// Ids of letters, the longest dead first, for whoever is about to act on many.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ids {
+    /// The local ids.
+    pub ids: Vec<String>,
+    /// Where to go on; nothing at the end.
+    pub next: Option<Cursor>,
+}
+
 /// One page of letters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
@@ -355,6 +387,17 @@ pub struct Group {
     pub first_seen: Timestamp,
     /// When the latest of them failed.
     pub last_seen: Timestamp,
+}
+
+/// Letters of one group that died within one hour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrivals {
+    /// The group.
+    pub fingerprint: Fingerprint,
+    /// When the hour began.
+    pub hour: Timestamp,
+    /// How many of its letters died in it, whatever has become of them since.
+    pub count: u64,
 }
 
 /// How many letters there are.
@@ -404,6 +447,50 @@ impl Operator {
     }
 }
 
+/// An order to send letters back to work.
+///
+/// Its mark makes it one order, however often it is carried out: a letter that it has sent is not sent by
+/// it again, whatever has become of it since.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    operator: Operator,
+    note: String,
+}
+
+impl Order {
+    /// The order that the operator gave under this mark, such as `operation 17`.
+    #[must_use]
+    pub fn new(operator: &Operator, mark: &str) -> Self {
+        let note = format!("redriven by {} ({mark})", operator.name());
+        Self { operator: operator.clone(), note: crate::failure::clean(&note) }
+    }
+
+    /// Who gave it.
+    #[must_use]
+    pub const fn operator(&self) -> &Operator {
+        &self.operator
+    }
+
+    /// What it leaves on each letter.
+    #[must_use]
+    pub fn note(&self) -> &str {
+        &self.note
+    }
+}
+
+/// What has become of a letter that was sent back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Not known yet.
+    Pending,
+    /// It did its work.
+    Delivered,
+    /// It was handed over, and nobody will say what became of it, unless it comes back.
+    HandedOver,
+    /// It failed again.
+    Failed(Failure),
+}
+
 /// Why nothing was done about one letter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -413,13 +500,33 @@ pub enum Refusal {
     /// It is not waiting: somebody was faster.
     #[error("letter {0} is not waiting any more: somebody has redriven or resolved it already")]
     NotWaiting(String),
+    /// It cannot be done to this kind of letter.
+    #[error("letter {id}: {why}")]
+    Impossible {
+        /// The letter.
+        id: String,
+        /// Why not, and what to do.
+        why: String,
+    },
 }
 
-/// What a bulk action did. Each letter that was asked for is in exactly one of the two.
+impl Refusal {
+    /// The local id of the letter.
+    #[must_use]
+    pub fn letter(&self) -> &str {
+        match self {
+            Self::Unknown(id) | Self::NotWaiting(id) | Self::Impossible { id, .. } => id,
+        }
+    }
+}
+
+/// What a bulk action did. Each letter that was asked for is in exactly one of the three.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Acted {
     /// The local ids of the letters that it was done to.
     pub done: Vec<String>,
+    /// Those that the same order was carried out for before.
+    pub before: Vec<String>,
     /// The others, with the reason.
     pub refused: Vec<Refusal>,
 }
@@ -449,17 +556,35 @@ pub trait DeadLetterQueue: Send + Sync {
     /// The groups of letters that wait for a person, the largest first.
     async fn groups(&self, limit: u32) -> Result<Vec<Group>, Unavailable>;
 
+    /// How many letters of each group died in each hour from this on.
+    async fn arrivals(&self, since: Timestamp) -> Result<Vec<Arrivals>, Unavailable>;
+
     /// The letters that the filter means, newest first.
     async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Unavailable>;
 
     /// One letter, whole, by its local id.
     async fn get(&self, id: &str) -> Result<Option<Letter>, Unavailable>;
 
-    /// Sends letters back to work, each at most once however often it is asked.
-    async fn redrive(&self, ids: &[String], operator: &Operator) -> Result<Acted, Unavailable>;
+    /// How many letters the filter means.
+    async fn count(&self, filter: &Filter) -> Result<u64, Unavailable>;
+
+    /// The ids of the letters that the filter means, the longest dead first.
+    async fn ids(&self, filter: &Filter, after: Option<Cursor>, limit: u32) -> Result<Ids, Unavailable>;
+
+    /// Sends letters back to work, each at most once however often the order is given.
+    async fn redrive(&self, ids: &[String], order: &Order) -> Result<Acted, Unavailable>;
+
+    /// Sends a letter back with another payload. What it was stays on record with whoever asks for this.
+    async fn redrive_edited(&self, id: &str, payload: &[u8], order: &Order) -> Result<Acted, Unavailable>;
+
+    /// What has become of letters that were sent back, in the order of the ids.
+    async fn outcomes(&self, ids: &[String]) -> Result<Vec<Outcome>, Unavailable>;
 
     /// Closes letters.
     async fn resolve(&self, ids: &[String], operator: &Operator, note: &str) -> Result<Acted, Unavailable>;
+
+    /// Where everything is that the pipeline ever accepted. Looks at every row: not for each page.
+    async fn balance(&self) -> Result<Balance, Unavailable>;
 
     /// Deletes letters that were closed before this, and says how many.
     async fn purge(&self, closed_before: Timestamp) -> Result<u64, Unavailable>;

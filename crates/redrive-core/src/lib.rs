@@ -21,6 +21,7 @@
 
 pub mod backoff;
 pub mod bisect;
+pub mod books;
 pub mod classify;
 pub mod dead_letter;
 pub mod event;

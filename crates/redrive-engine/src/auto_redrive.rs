@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use metrics::counter;
 use redrive_core::backoff::Backoff;
-use redrive_core::dead_letter::{Filter, Operator, Page, Status, Summary, Unavailable};
+use redrive_core::dead_letter::{Filter, Operator, Order, Page, Status, Summary, Unavailable};
 use redrive_core::failure::Code;
 use tokio_util::sync::CancellationToken;
 
@@ -113,5 +113,6 @@ async fn redrive(pipeline: &Pipeline, rule: &Rule, operator: &Operator) -> Resul
     if due.is_empty() {
         return Ok(0);
     }
-    Ok(pipeline.letters.redrive(&due, operator).await?.done.len() as u64)
+    let order = Order::new(operator, &format!("policy, {now}"));
+    Ok(pipeline.letters.redrive(&due, &order).await?.done.len() as u64)
 }

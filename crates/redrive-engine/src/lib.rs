@@ -15,6 +15,7 @@
 //! | `ladder` | where events go when nothing above takes them |
 //! | `watch` | thresholds, reports, gauges |
 //! | [`auto_redrive`] | policies that redrive by themselves |
+//! | [`console`] | every dead letter of every pipeline, and what operators do about them |
 //! | [`ingest`] | events over HTTP into object storage, with a spool on disk |
 //! | [`handlers`] | HTTP, command and Kafka, for services in other languages |
 //! | [`alerts`] | who is told, and how often |
@@ -37,6 +38,7 @@ mod worker;
 pub mod alerts;
 pub mod auto_redrive;
 pub mod breaker;
+pub mod console;
 pub mod handlers;
 pub mod ingest;
 pub mod persist;

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use redrive_core::event::Event;
+use redrive_core::failure::{Class, Failure};
 use redrive_core::handler::Handler;
 
 use crate::breaker::Breaker;
@@ -49,22 +51,35 @@ pub enum Routes {
     ByType(HashMap<String, Route>),
     /// One for everything (a job queue).
     All(Route),
+    /// One for each target that a letter may name (the intake).
+    ByTarget(HashMap<String, Route>),
 }
 
 impl Routes {
-    /// The handler for this type of event.
-    #[must_use]
-    pub fn find(&self, event_type: &str) -> Option<&Route> {
+    /// The handler for this event.
+    ///
+    /// # Errors
+    /// What becomes of an event that nobody handles.
+    pub fn find(&self, event: &Event) -> Result<&Route, Failure> {
         match self {
-            Self::ByType(routes) => routes.get(event_type),
-            Self::All(route) => Some(route),
+            Self::All(route) => Ok(route),
+            Self::ByType(routes) => {
+                routes.get(&event.event_type).ok_or_else(|| Failure::unhandled(&event.event_type))
+            }
+            Self::ByTarget(routes) => routes.get(&event.aggregate_type).ok_or_else(|| {
+                let message = format!(
+                    "the target {} is not in the configuration any more: add it to [intake.targets]",
+                    event.aggregate_type
+                );
+                Failure::new(Class::Unhandled, "NoTarget", message)
+            }),
         }
     }
 
     /// Every handler.
     pub fn iter(&self) -> Box<dyn Iterator<Item = &Route> + '_> {
         match self {
-            Self::ByType(routes) => Box::new(routes.values()),
+            Self::ByType(routes) | Self::ByTarget(routes) => Box::new(routes.values()),
             Self::All(route) => Box::new(std::iter::once(route)),
         }
     }

@@ -1,12 +1,15 @@
 //! The ingest pipeline in one process: what it accepts, where it goes, and what it never loses.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests fail as the tests do")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use jiff::Timestamp;
+use redrive_core::dead_letter::{Filter, Operator, Order, Outcome, Page, Refusal};
 use redrive_engine::alerts::{AlertService, DeadLetterAlert, HandlerDown, HandlerUp, Level, Silence};
 use redrive_engine::ingest::{Ingest, IngestOptions, NotAccepted};
 use redrive_spool::Target;
@@ -229,4 +232,70 @@ async fn what_was_in_the_journal_at_the_end_is_delivered_at_the_next_start() {
     drop(ingest);
     let ingest = open();
     assert_eq!(ingest.status().backlog, 0);
+}
+
+/// Files that wait are letters like any other: listed, shown, redriven out of turn, given up.
+#[tokio::test]
+async fn files_that_wait_are_dead_letters() {
+    let stand = Stand::new(Durability::Memory);
+    let queue = stand.ingest.letters();
+    assert_eq!(queue.stats().await.unwrap().waiting(), 0);
+    assert!(queue.groups(10).await.unwrap().is_empty());
+    stand.take_away("store");
+    for number in 0..9 {
+        stand.accept(&format!("{{\"number\":{number}}}")).await;
+        eventually("saved", || stand.ingest.status().backlog == 0).await;
+    }
+    let files = stand.ingest.status().spool.files;
+    assert_eq!(files, 9, "each a file of its own");
+    // Nobody but this test works on the files from here on.
+    let Stand { folder, ingest, stop, running, .. } = stand;
+    stop.cancel();
+    running.await.unwrap();
+
+    let (mut seen, mut page) = (Vec::new(), Page::first(4));
+    loop {
+        let listing = queue.list(&Filter::default(), page).await.unwrap();
+        seen.extend(listing.letters);
+        let Some(next) = listing.next else { break };
+        page = page.after(next);
+    }
+    let names: BTreeSet<String> = seen.iter().map(|letter| letter.id.local.clone()).collect();
+    assert_eq!((seen.len(), names.len()), (9, 9), "each once, though many are of the same second");
+    let group = queue.groups(10).await.unwrap().remove(0);
+    assert_eq!((group.count, group.fingerprint), (9, seen[0].fingerprint));
+    let hour = Timestamp::now() - Duration::from_secs(3600);
+    assert_eq!(queue.arrivals(hour).await.unwrap().iter().map(|one| one.count).sum::<u64>(), 9);
+    let (mut frozen, mut after) = (Vec::new(), None);
+    loop {
+        let ids = queue.ids(&Filter::default(), after, 4).await.unwrap();
+        frozen.extend(ids.ids);
+        after = ids.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(frozen.iter().cloned().collect::<BTreeSet<_>>(), names);
+    let first = &frozen[..1];
+    let letter = queue.get(&first[0]).await.unwrap().unwrap();
+    assert!(letter.payload.starts_with(b"{\"number\":"), "its lines are shown");
+
+    let order = Order::new(&Operator::new("ops"), "once");
+    let refused = queue.redrive(first, &order).await.unwrap().refused;
+    assert!(matches!(&refused[..], [Refusal::Impossible { .. }]), "the store is still away: {refused:?}");
+    assert_eq!(queue.count(&Filter::default()).await.unwrap(), 9);
+    fs::remove_file(folder.path().join("store")).unwrap();
+    fs::rename(folder.path().join("store-away"), folder.path().join("store")).unwrap();
+    assert_eq!(queue.redrive(first, &order).await.unwrap().done, first);
+    assert_eq!(queue.outcomes(first).await.unwrap(), [Outcome::Delivered]);
+    assert_eq!(queue.redrive(first, &order).await.unwrap().refused, [Refusal::Unknown(first[0].clone())]);
+    let given_up = queue.resolve(&frozen[1..3], &Operator::new("ops"), "not worth it").await.unwrap();
+    assert_eq!((given_up.done.len(), ingest.status().spool.files), (2, 6));
+    let out = ["../../etc/passwd".to_owned(), "/etc/passwd".to_owned()];
+    assert_eq!(queue.resolve(&out, &Operator::new("ops"), "").await.unwrap().refused.len(), 2);
+    assert!(queue.get("../spool").await.unwrap().is_none());
+    assert_eq!(events(&folder.path().join("store/RAW")), 1);
+    let books = queue.balance().await.unwrap();
+    assert_eq!((books.accepted, books.delivered, books.open, books.resolved), (9, 1, 6, 2));
+    assert_eq!(books.gap(), 0);
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use persisting::{Stand, eventually, on_demand, quick, record, records};
-use redrive_core::dead_letter::{DeadLetterQueue as _, Operator};
+use redrive_core::dead_letter::{DeadLetterQueue as _, Operator, Order};
 use redrive_core::failure::Failure;
 use redrive_engine::persist::{Cache, NotAccepted, Sink};
 use redrive_engine::{Engine, PersistOptions, Persister, Rung, WatchOptions};
@@ -113,7 +113,7 @@ async fn a_failed_event_that_stays_bad_is_failed_after_three_runs_and_a_mended_o
         // A person mends it and sends it back: no need to wait for the schedule.
         states.run("UPDATE failed_events SET long_url = 'fine' WHERE short_url = 'bad'").await;
         let id = states.column("SELECT id FROM failed_events WHERE short_url = 'bad'").await;
-        stand.failed.redrive(&id, &Operator::new("alice")).await.unwrap();
+        stand.failed.redrive(&id, &Order::new(&Operator::new("alice"), "once")).await.unwrap();
         stand.persister.pipeline().bell.ring();
         stand.reaches("RESOLVED", 2).await;
         assert_eq!(stand.target.find("bad").await.unwrap().unwrap(), "fine");

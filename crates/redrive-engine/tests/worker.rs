@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

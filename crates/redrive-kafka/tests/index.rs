@@ -9,7 +9,9 @@ use common::prepare;
 use common::stage::{
     Running, Sent, count, decision, lag, mock, options, poison, produce, read, real, sink, until,
 };
-use redrive_core::dead_letter::{DeadLetterQueue as _, Filter, Operator, Origin, Page, PipelineKind, Status};
+use redrive_core::dead_letter::{
+    DeadLetterQueue as _, Filter, Operator, Order, Origin, Page, PipelineKind, Status,
+};
 use redrive_core::event::{Event, WorkId};
 use redrive_core::handler::Handler as _;
 use redrive_kafka::index::{IndexOptions, index};
@@ -101,7 +103,10 @@ async fn letters_are_listed_grouped_shown_and_redriven(brokers: &str, topic: &st
         .map(|letter| letter.id.local.clone())
         .collect();
     assert_eq!(ids.len(), 3);
-    assert_eq!(letters.redrive(&ids, &Operator::new("ops")).await.unwrap().done.len(), 3);
+    assert_eq!(
+        letters.redrive(&ids, &Order::new(&Operator::new("ops"), "once")).await.unwrap().done.len(),
+        3
+    );
     let redriver = Redriver::new(letters.clone(), Arc::clone(running.pipeline.publisher()), topic);
     let events: Vec<Event> = ids.iter().map(|id| event(id)).collect();
     for _ in 0..2 {

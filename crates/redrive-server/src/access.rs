@@ -5,12 +5,15 @@
 //!   addressed to this machine by a name that only this machine has (no rebound DNS name).
 //! - With tokens every request carries one: `Authorization: Bearer …`. Only hashes are kept, and they are
 //!   compared in constant time, with all of them each time.
+//! - A browser gives the token once, at `/login`, and is then known by its session; only pages know
+//!   sessions, the API asks for the token each time.
 //! - A change that a browser sends must come from a page of ours.
 //!
 //! | request | needs |
 //! |---|---|
 //! | `/api/v1/health`, `/api/v1/ready` | nobody in particular |
-//! | `GET`, `HEAD` | a viewer |
+//! | `/login`, the style sheet, the script | nobody in particular, but a name of this machine without tokens |
+//! | `GET`, `HEAD`, `/logout` | a viewer |
 //! | everything else | an operator |
 
 use std::net::IpAddr;
@@ -20,11 +23,12 @@ use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use crate::Problem;
+use crate::session::{Sessions, Wire};
+use crate::{Problem, pages};
 
 /// What somebody may do; each role includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +66,18 @@ pub struct Grant {
 #[derive(Clone, Default)]
 pub struct Access {
     grants: Arc<[Grant]>,
+    sessions: Sessions,
+}
+
+/// What a request needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// Nothing, however it came.
+    Nothing,
+    /// To have reached us properly.
+    Manners,
+    /// To be somebody of this role.
+    Role(Role),
 }
 
 /// Who called; the routes find it among the request's extensions.
@@ -77,24 +93,52 @@ impl Access {
     /// These people; with none of them, everybody on this machine.
     #[must_use]
     pub fn new(grants: Vec<Grant>) -> Self {
-        Self { grants: grants.into() }
+        Self { grants: grants.into(), sessions: Sessions::default() }
+    }
+
+    /// Whether people must say who they are.
+    pub(crate) fn asks_for_tokens(&self) -> bool {
+        !self.grants.is_empty()
+    }
+
+    /// Opens a session for whoever has this token; returns the cookie to set.
+    pub(crate) fn log_in(&self, token: &[u8], headers: &HeaderMap) -> Result<String, Problem> {
+        let caller = self.holder(token.trim_ascii())?;
+        tracing::info!(name = caller.name, "logged in");
+        let encrypted = headers.get(ORIGIN).is_some_and(|origin| origin.as_bytes().starts_with(b"https://"));
+        let wire = if encrypted { Wire::Encrypted } else { Wire::Plain };
+        self.sessions.open(caller, wire).map_err(|error| {
+            tracing::error!(%error, "no session can be opened");
+            Problem::unavailable(
+                "This machine has no random numbers to give: the log of the server says more.",
+            )
+        })
+    }
+
+    /// Ends the session of this request; returns the cookie to set.
+    pub(crate) fn log_out(&self, headers: &HeaderMap) -> String {
+        self.sessions.close(headers)
     }
 
     fn admit(&self, request: &Request) -> Result<Option<Caller>, Problem> {
-        let (headers, method) = (request.headers(), request.method());
-        let Some(needed) = needed(method, request.uri().path()) else { return Ok(None) };
+        let (headers, method, path) = (request.headers(), request.method(), request.uri().path());
+        let need = need(method, path);
+        if need == Need::Nothing {
+            return Ok(None);
+        }
         if self.grants.is_empty() {
             from_here(headers)?;
         }
-        if needed > Role::Viewer {
+        if is_change(method) {
             of_our_own(headers)?;
         }
-        let caller = self.caller(headers)?;
+        let Need::Role(needed) = need else { return Ok(None) };
+        let caller = self.caller(request)?;
         if caller.role < needed {
             let detail = format!(
                 "{} {} needs {}, and the token of {} is that of {}: ask for a token with that role.",
                 method,
-                request.uri().path(),
+                path,
                 needed.with_article(),
                 caller.name,
                 caller.role.with_article()
@@ -104,13 +148,37 @@ impl Access {
         Ok(Some(caller))
     }
 
-    fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
+    fn caller(&self, request: &Request) -> Result<Caller, Problem> {
         if self.grants.is_empty() {
             return Ok(Caller { name: "local".to_owned(), role: Role::Admin });
         }
-        let token = headers.get(AUTHORIZATION).and_then(bearer).ok_or_else(|| {
+        let headers = request.headers();
+        let token = headers.get(AUTHORIZATION).and_then(bearer);
+        if token.is_none() && is_page(request.uri().path()) {
+            if let Some(caller) = self.sessions.find(headers) {
+                return self.in_session(caller, request);
+            }
+        }
+        let token = token.ok_or_else(|| {
             unauthorized("This server asks for a token: send `Authorization: Bearer TOKEN`.")
         })?;
+        self.holder(token)
+    }
+
+    /// A browser sends the cookie by itself, so it must also say which page made it do so.
+    fn in_session(&self, caller: Caller, request: &Request) -> Result<Caller, Problem> {
+        let headers = request.headers();
+        let says_so = headers.contains_key(ORIGIN) || headers.contains_key(FETCH_SITE);
+        if is_change(request.method()) && !says_so {
+            let detail =
+                "The request does not say which page sent it: use a browser of this decade, or the API.";
+            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+        }
+        Ok(caller)
+    }
+
+    /// Whose token it is.
+    fn holder(&self, token: &[u8]) -> Result<Caller, Problem> {
         let hash = Sha256::digest(token);
         // Every hash is looked at, whether one before it was right or not.
         let mut found = None;
@@ -128,12 +196,25 @@ impl Access {
     }
 }
 
-/// What a request needs; nothing for what everybody may ask.
-fn needed(method: &Method, path: &str) -> Option<Role> {
-    if matches!(path, "/api/v1/health" | "/api/v1/ready") {
-        return None;
+const FETCH_SITE: &str = "sec-fetch-site";
+
+fn need(method: &Method, path: &str) -> Need {
+    match path {
+        "/api/v1/health" | "/api/v1/ready" => Need::Nothing,
+        "/login" | "/ui/style.css" | "/ui/app.js" | "/ui/icon.svg" => Need::Manners,
+        "/logout" => Need::Role(Role::Viewer),
+        _ if is_change(method) => Need::Role(Role::Operator),
+        _ => Need::Role(Role::Viewer),
     }
-    Some(if matches!(*method, Method::GET | Method::HEAD) { Role::Viewer } else { Role::Operator })
+}
+
+fn is_change(method: &Method) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD)
+}
+
+/// Whether a person looks at it, rather than a program.
+fn is_page(path: &str) -> bool {
+    !path.starts_with("/api/") && path != "/metrics"
 }
 
 fn bearer(value: &HeaderValue) -> Option<&[u8]> {
@@ -170,7 +251,7 @@ fn name_of(host: &str) -> &str {
 
 /// A browser says where a request comes from: only pages of ours may change something.
 fn of_our_own(headers: &HeaderMap) -> Result<(), Problem> {
-    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    let site = headers.get(FETCH_SITE).map(HeaderValue::as_bytes);
     let same_site = site.is_none_or(|site| matches!(site, b"same-origin" | b"none"));
     let same_origin = headers.get(ORIGIN).is_none_or(|origin| {
         let origin = origin.to_str().unwrap_or_default();
@@ -198,15 +279,23 @@ pub(crate) async fn guard(State(access): State<Access>, mut request: Request, ne
             }
             next.run(request).await
         }
-        Err(problem) => {
-            let status = problem.status();
-            let mut response = problem.into_response();
-            if status == StatusCode::UNAUTHORIZED {
-                response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            }
-            response
-        }
+        Err(problem) => turn_away(problem, &request),
     }
+}
+
+/// A program gets the problem; a person gets a page, or is asked who they are.
+fn turn_away(problem: Problem, request: &Request) -> Response {
+    let path = request.uri().path();
+    let is_stream = path.starts_with("/ui/");
+    if problem.status() != StatusCode::UNAUTHORIZED {
+        return if is_page(path) { pages::refused(&problem) } else { problem.into_response() };
+    }
+    if is_page(path) && !is_stream && !request.headers().contains_key(AUTHORIZATION) {
+        return Redirect::to(&pages::login_address(request.method(), request.uri())).into_response();
+    }
+    let mut response = problem.into_response();
+    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response
 }
 
 #[cfg(test)]
@@ -246,7 +335,7 @@ mod tests {
     #[test]
     fn every_role_may_do_what_its_name_says_and_no_more() {
         let access = three();
-        let rows: [(&str, &str, [u16; 5]); 7] = [
+        let rows: [(&str, &str, [u16; 5]); 14] = [
             // nobody, a wrong token, viewer, operator, admin
             ("GET", "/api/v1/health", [200; 5]),
             ("GET", "/api/v1/ready", [200; 5]),
@@ -255,6 +344,13 @@ mod tests {
             ("POST", "/api/v1/outbox/orders/events", [401, 401, 403, 200, 200]),
             ("POST", "/api/v1/jobs/mails/claim", [401, 401, 403, 200, 200]),
             ("DELETE", "/api/v1/whatever", [401, 401, 403, 200, 200]),
+            ("GET", "/", [401, 401, 200, 200, 200]),
+            ("GET", "/letters/orders:1/payload", [401, 401, 200, 200, 200]),
+            ("GET", "/ui/stream", [401, 401, 200, 200, 200]),
+            ("GET", "/ui/style.css", [200; 5]),
+            ("POST", "/login", [200; 5]),
+            ("POST", "/operations", [401, 401, 403, 200, 200]),
+            ("POST", "/logout", [401, 401, 200, 200, 200]),
         ];
         let tokens = [None, Some("Bearer x"), Some("Bearer v"), Some("bearer o"), Some("Bearer a")];
         for (method, path, expected) in rows {
@@ -300,5 +396,74 @@ mod tests {
         }
         let looking = [host, ("origin", "https://evil.example")];
         assert_eq!(status(&access, "GET", "/metrics", &looking), 200, "the browser keeps the answer from it");
+    }
+
+    /// The cookie that a browser sends after it has logged in with this token.
+    fn session(access: &Access, token: &str) -> String {
+        let cookie = access.log_in(token.as_bytes(), &HeaderMap::new()).unwrap();
+        cookie.split(';').next().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_session_is_worth_its_token_on_pages_and_nothing_on_the_api() {
+        let access = three();
+        let (viewer, operator) = (session(&access, "v"), session(&access, "o"));
+        let ours = ("sec-fetch-site", "same-origin");
+        for (method, path, expected) in [
+            ("GET", "/letters", [200, 200]),
+            ("POST", "/operations", [403, 200]),
+            ("POST", "/logout", [200, 200]),
+            ("GET", "/api/v1/dead-letters", [401, 401]),
+            ("POST", "/api/v1/redrives", [401, 401]),
+            ("GET", "/metrics", [401, 401]),
+        ] {
+            for (cookie, expected) in [&viewer, &operator].into_iter().zip(expected) {
+                let headers = [("cookie", cookie.as_str()), ours];
+                assert_eq!(status(&access, method, path, &headers), expected, "{method} {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_within_a_session_says_which_page_sent_it() {
+        let access = three();
+        let cookie = session(&access, "o");
+        let cookie = ("cookie", cookie.as_str());
+        for (header, expected) in [
+            (("accept", "*/*"), 403),
+            (("sec-fetch-site", "cross-site"), 403),
+            (("origin", "https://evil.example"), 403),
+            (("origin", "http://localhost:7070"), 200),
+            (("sec-fetch-site", "same-origin"), 200),
+        ] {
+            let headers = [("host", "localhost:7070"), cookie, header];
+            assert_eq!(status(&access, "POST", "/operations", &headers), expected, "{header:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_token_opens_no_session_and_another_site_cannot_log_anybody_in() {
+        let access = three();
+        assert_eq!(access.log_in(b"x", &HeaderMap::new()).unwrap_err().status(), 401);
+        let foreign = [("host", "localhost:7070"), ("sec-fetch-site", "cross-site")];
+        assert_eq!(status(&access, "POST", "/login", &foreign), 403);
+    }
+
+    #[test]
+    fn people_are_asked_who_they_are_and_programs_are_told() {
+        let turned_away = |method, path, headers: &[(&str, &str)]| {
+            let request = request(method, path, headers);
+            let problem = three().admit(&request).unwrap_err();
+            let response = turn_away(problem, &request);
+            let to = response.headers().get("location").map(|to| to.to_str().unwrap().to_owned());
+            (response.status().as_u16(), to.unwrap_or_default())
+        };
+        let to_login = "/login?next=%2Fletters%3Fq%3Dcode%253A23505%2520x";
+        assert_eq!(turned_away("GET", "/letters?q=code%3A23505%20x", &[]), (303, to_login.to_owned()));
+        assert_eq!(turned_away("POST", "/operations", &[]), (303, "/login".to_owned()));
+        for path in ["/api/v1/dead-letters", "/metrics", "/ui/stream"] {
+            assert_eq!(turned_away("GET", path, &[]).0, 401, "{path}");
+        }
+        assert_eq!(turned_away("GET", "/", &[("authorization", "Bearer x")]).0, 401);
     }
 }

@@ -22,6 +22,17 @@ pub(crate) async fn one<T: DeserializeOwned>(request: Request) -> Result<T, Prob
     parse(&json(request).await?)
 }
 
+/// One object; no body at all is an empty one.
+pub(crate) async fn one_or_none<T: DeserializeOwned + Default>(request: Request) -> Result<T, Problem> {
+    let declared = is_json(request.headers());
+    let bytes = read(request).await?;
+    match (bytes.is_empty(), declared) {
+        (true, _) => Ok(T::default()),
+        (false, true) => parse(&bytes),
+        (false, false) => Err(not_json()),
+    }
+}
+
 /// A body that says that it is JSON. Browsers cannot send that across origins without asking.
 async fn json(request: Request) -> Result<Bytes, Problem> {
     if !is_json(request.headers()) {

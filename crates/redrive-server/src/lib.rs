@@ -8,7 +8,15 @@
 //! | address | does |
 //! |---|---|
 //! | `GET /api/v1/health`, `/api/v1/ready` | the process lives; it can work |
+//! | `GET /` | the dashboard, for people |
 //! | `GET /metrics` | the numbers, for Prometheus |
+//! | `GET /openapi.json` | the API, described by its own handlers |
+//! | `GET /api/v1/pipelines`, `/pipelines/{name}`, `POST … /pause`, `/resume` | the pipelines |
+//! | `GET /api/v1/dead-letters`, `/{id}`, `/{id}/payload` | letters, one letter, its bytes |
+//! | `POST /api/v1/dead-letters`, `/{id}/redrive`, `/{id}/resolve` | hands one in, sends it back, closes it |
+//! | `GET /api/v1/groups`, `/groups/{fingerprint}` | letters that failed for the same reason |
+//! | `POST /api/v1/redrives`, `/resolutions`, `GET /redrives`, `/{id}`, `POST … /pause`, `/resume`, `/cancel` | operations on many |
+//! | `GET /api/v1/stats`, `/stream`, `/audit` | numbers over time, what changes, who did what |
 //! | `POST /api/v1/outbox/{name}/events` | puts events into an outbox |
 //! | `POST /api/v1/persist/{name}` | hands events to a persist pipeline |
 //! | `POST /api/v1/ingest/{name}` | puts events into object storage |
@@ -21,23 +29,33 @@
 mod accepted;
 mod access;
 mod body;
+mod caller;
 mod doors;
+mod headers;
 mod lines;
 mod metrics;
+mod moment;
+mod openapi;
+mod pages;
 mod payload;
 mod problem;
+mod query;
 mod readiness;
 mod router;
+mod series;
 mod serve;
+mod session;
 mod span;
 
 pub mod duration;
 pub mod routes;
+pub mod view;
 
 pub use access::{Access, Caller, Grant, Role};
 pub use doors::{Doors, Gate, IngestDoor, JobsDoor, OutboxDoor, PersistDoor};
 pub use metrics::{Metrics, MetricsError};
 pub use problem::Problem;
 pub use readiness::{Component, Readiness};
-pub use router::{Limits, Site, router};
+pub use router::{Limits, Site, inside, router};
+pub use series::Series;
 pub use serve::{Error, serve};

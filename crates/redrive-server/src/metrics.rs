@@ -9,6 +9,8 @@ use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
 
+use crate::pages::Series;
+
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// How often recorded times are drained into their buckets, scraped or not.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -27,6 +29,8 @@ pub struct MetricsError(#[from] BuildError);
 #[derive(Clone)]
 pub struct Metrics {
     handle: PrometheusHandle,
+    /// The recent past, for charts.
+    pub(crate) series: Series,
 }
 
 impl Metrics {
@@ -39,7 +43,7 @@ impl Metrics {
         let builder = PrometheusBuilder::new().set_buckets_for_metric(attempts, &BUCKETS)?;
         let handle = builder.install_recorder()?;
         describe();
-        Ok(Self { handle })
+        Ok(Self { handle, series: Series::default() })
     }
 
     /// Every number, in the text format of Prometheus.
@@ -48,9 +52,10 @@ impl Metrics {
         self.handle.render()
     }
 
-    /// Keeps memory bounded when nobody scrapes, until it is told to stop.
+    /// Keeps memory bounded when nobody scrapes, and the recent past in mind, until it is told to stop.
     pub async fn keep_up(self, stop: CancellationToken) {
         loop {
+            self.series.sample(|| self.render());
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(UPKEEP) => self.handle.run_upkeep(),
@@ -59,6 +64,8 @@ impl Metrics {
     }
 }
 
+/// The numbers, for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "numbers", responses((status = 200, content_type = "text/plain", body = String)))]
 pub(crate) async fn show(State(metrics): State<Metrics>) -> impl IntoResponse {
     ([(CONTENT_TYPE, MEDIA_TYPE)], metrics.render())
 }
@@ -80,6 +87,10 @@ fn describe() {
     describe_gauge!(
         "redrive_ladder_rung",
         "Where events go: 1 the target, 2 the dead-letter store, 3 the local disk, 4 nowhere durable."
+    );
+    describe_gauge!(
+        "redrive_conservation_gap",
+        "Events that were accepted and are nowhere; below zero, in two places. Checked every ten minutes."
     );
     describe_gauge!(
         "redrive_waiting_events",

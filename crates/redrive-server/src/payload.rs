@@ -9,6 +9,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde::de::{self, Deserialize, Deserializer};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
+use utoipa::openapi::schema::{ObjectBuilder, SchemaType};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 /// A payload in a request; empty when there is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,12 +27,27 @@ impl<'de> Deserialize<'de> for PayloadIn {
     }
 }
 
+/// A payload that may be left out; `null` is one.
+pub(crate) fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PayloadIn>, D::Error> {
+    PayloadIn::deserialize(deserializer).map(Some)
+}
+
+impl PartialSchema for PayloadIn {
+    fn schema() -> RefOr<Schema> {
+        let text = "Any JSON value. A string is kept as its text, anything else as the JSON that was sent.";
+        ObjectBuilder::new().schema_type(SchemaType::AnyValue).description(Some(text)).into()
+    }
+}
+
+impl ToSchema for PayloadIn {}
+
 /// A payload in an answer: `{"payload": text}` or `{"payload_base64": bytes}`.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) enum PayloadOut {
     #[serde(rename = "payload")]
     Text(String),
     #[serde(rename = "payload_base64", serialize_with = "base64")]
+    #[schema(value_type = String)]
     Bytes(Vec<u8>),
 }
 

@@ -5,17 +5,22 @@ use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
 /// When to come back after a 503, in seconds.
 const COME_BACK: HeaderValue = HeaderValue::from_static("5");
 
 /// An error as a client sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Problem {
+    /// `about:blank`: the status is all there is to know about the kind.
     r#type: &'static str,
+    /// The status in words.
     title: &'static str,
+    /// The status.
     status: u16,
+    /// What happened, to what, and what to do.
     detail: String,
     /// Which one of several, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,6 +78,12 @@ impl Problem {
         Self { line: Some(line), ..self }
     }
 
+    /// What the caller can do about it.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// The status of the answer.
     #[must_use]
     pub fn status(&self) -> StatusCode {
@@ -93,15 +104,15 @@ impl IntoResponse for Problem {
 }
 
 /// Turns error answers that are not ours (of axum, of a limit) into problem documents, and keeps
-/// their headers, such as `Allow`.
+/// their headers, such as `Allow`. Pages for people stay pages.
 pub(crate) async fn normalise(response: Response) -> Response {
     let status = response.status();
     let is_error = status.is_client_error() || status.is_server_error();
-    let is_json = response
-        .headers()
-        .get(CONTENT_TYPE)
-        .is_some_and(|media| media == MEDIA_TYPE || media.as_bytes().starts_with(b"application/json"));
-    if !is_error || is_json {
+    let is_ours = response.headers().get(CONTENT_TYPE).is_some_and(|media| {
+        let starts_with = |kind: &str| media.as_bytes().starts_with(kind.as_bytes());
+        media == MEDIA_TYPE || starts_with("application/json") || starts_with("text/html")
+    });
+    if !is_error || is_ours {
         return response;
     }
     let mut headers = response.headers().clone();
@@ -140,9 +151,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_in_json_is_left_alone() {
+    async fn an_answer_of_our_own_is_left_alone() {
         let own = (StatusCode::SERVICE_UNAVAILABLE, Json("down")).into_response();
         assert_eq!(normalise(own).await.headers()["content-type"], "application/json");
+        let page =
+            (StatusCode::NOT_FOUND, [("content-type", "text/html; charset=utf-8")], "no").into_response();
+        assert_eq!(normalise(page).await.headers()["content-type"], "text/html; charset=utf-8");
     }
 
     #[test]

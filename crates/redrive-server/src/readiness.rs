@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// Whoever knows the state of pipelines and stores.
 #[async_trait]
@@ -11,7 +12,7 @@ pub trait Readiness: Send + Sync + 'static {
 }
 
 /// The state of one pipeline or store.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Component {
     /// Its name in the configuration.
     pub name: String,

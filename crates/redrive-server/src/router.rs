@@ -3,18 +3,23 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRef};
-use axum::http::{StatusCode, Uri};
+use axum::http::StatusCode;
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::{Extension, Router};
+use redrive_engine::console::{Console, Pulse};
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::limit::RequestBodyLimitLayer;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::access::{self, Access};
-use crate::{Doors, Metrics, Problem, Readiness, metrics, problem, routes};
+use crate::{
+    Caller, Doors, Metrics, Problem, Readiness, Series, headers, metrics, openapi, pages, problem,
+    routes as api,
+};
 
 /// What one request may cost.
 #[derive(Debug, Clone, Copy)]
@@ -30,10 +35,16 @@ pub struct Site {
     pub readiness: Arc<dyn Readiness>,
     /// Who may call.
     pub access: Access,
+    /// Every dead letter, and what is done about them.
+    pub console: Arc<Console>,
+    /// What changes, as it changes.
+    pub pulse: Pulse,
     /// Where work comes in.
     pub doors: Arc<Doors>,
     /// What `/metrics` shows.
     pub metrics: Metrics,
+    /// The same over time.
+    pub series: Series,
     /// Ends long polls when it is cancelled.
     pub stop: CancellationToken,
 }
@@ -48,32 +59,49 @@ macro_rules! parts_of_site {
         })+
     };
 }
-parts_of_site!(readiness: Arc<dyn Readiness>, doors: Arc<Doors>, metrics: Metrics, stop: CancellationToken);
+parts_of_site!(
+    readiness: Arc<dyn Readiness>,
+    access: Access,
+    console: Arc<Console>,
+    pulse: Pulse,
+    doors: Arc<Doors>,
+    metrics: Metrics,
+    series: Series,
+    stop: CancellationToken
+);
 
 /// All routes, behind the limits.
 pub fn router(site: Site, limits: Limits) -> Router {
     let access = site.access.clone();
-    let routes = Router::new()
-        .nest("/api/v1", routes::api())
-        .route("/metrics", get(metrics::show))
-        .fallback(not_found)
-        .with_state(site)
-        .layer(middleware::from_fn_with_state(access, access::guard));
-    guarded(routes, limits)
+    let routes = described().merge(pages::pages()).fallback(pages::not_found).with_state(site);
+    guarded(routes.layer(middleware::from_fn_with_state(access, access::guard)), limits)
 }
 
-/// Outermost first: panics are caught, foreign errors are rewritten, bodies are bounded.
+/// The same routes for a caller inside this process, who needs no token.
+pub fn inside(site: Site, caller: Caller) -> Router {
+    let routes = described().fallback(pages::not_found).with_state(site);
+    guarded(routes.layer(Extension(caller)), Limits { body: usize::MAX })
+}
+
+/// The API and its description.
+fn described() -> Router<Site> {
+    let all = OpenApiRouter::with_openapi(openapi::frame())
+        .nest("/api/v1", api::api())
+        .routes(routes!(metrics::show))
+        .routes(routes!(openapi::show));
+    let (routes, description) = all.split_for_parts();
+    routes.layer(Extension(openapi::Description::of(description)))
+}
+
+/// Outermost first: every answer is secured, panics are caught, foreign errors are rewritten, bodies are
+/// bounded.
 fn guarded(routes: Router, limits: Limits) -> Router {
     routes
         .layer(DefaultBodyLimit::disable())
         .layer(RequestBodyLimitLayer::new(limits.body))
         .layer(middleware::map_response(problem::normalise))
         .layer(CatchPanicLayer::custom(panicked))
-}
-
-async fn not_found(uri: Uri) -> Problem {
-    let detail = format!("There is nothing at {}; the API is under /api/v1.", uri.path());
-    Problem::new(StatusCode::NOT_FOUND, detail)
+        .layer(middleware::map_response(headers::secure))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over by value")]
@@ -91,7 +119,7 @@ mod tests {
     use async_trait::async_trait;
     use axum::body::{Body, Bytes, to_bytes};
     use axum::http::{Method, Request};
-    use axum::routing::post;
+    use axum::routing::{get, post};
     use serde_json::Value;
     use tower::ServiceExt as _;
 
@@ -118,8 +146,12 @@ mod tests {
     fn with(components: Vec<Component>) -> Router {
         let readiness = Arc::new(Fixed(components));
         let stop = CancellationToken::new();
+        let database = redrive_store::Database::open("sqlite::memory:").unwrap();
+        let console = Arc::new(Console::new(redrive_engine::console::Records::of(&database), []));
         let (access, doors, metrics) = (Access::default(), Arc::default(), METRICS.clone());
-        router(Site { readiness, access, doors, metrics, stop }, LIMITS)
+        let pulse = Pulse::default();
+        let series = Series::default();
+        router(Site { readiness, access, console, pulse, doors, metrics, series, stop }, LIMITS)
     }
 
     async fn ask(router: Router, method: Method, path: &str, body: &'static str) -> (Response, Value) {

@@ -4,6 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::de::{self, Deserialize, Deserializer, Unexpected, Visitor};
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use crate::duration;
 
@@ -16,6 +19,21 @@ impl<'de> Deserialize<'de> for Span {
         deserializer.deserialize_any(TextOrSeconds)
     }
 }
+
+impl PartialSchema for Span {
+    fn schema() -> RefOr<Schema> {
+        let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[0-9]{1,4}(ms|s|m|h)$"));
+        let seconds =
+            ObjectBuilder::new().schema_type(Type::Number).minimum(Some(0)).maximum(Some(100_000_000));
+        OneOfBuilder::new()
+            .item(text)
+            .item(seconds)
+            .description(Some("A duration such as `10s` or `1h30m`, or a number of seconds."))
+            .into()
+    }
+}
+
+impl ToSchema for Span {}
 
 struct TextOrSeconds;
 

@@ -12,11 +12,13 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use redrive_engine::alerts::Silence;
+use redrive_engine::console::{Console, Pulse, Records};
 use redrive_engine::ingest::{Ingest, IngestOptions};
 use redrive_server::{Component, Doors, IngestDoor, Limits, Readiness, Site, router};
 use redrive_spool::journal::JournalOptions;
 use redrive_spool::target::Patience;
 use redrive_spool::{Journal, Target};
+use redrive_store::Database;
 use serde_json::{Value, json};
 use support::METRICS;
 use tempfile::TempDir;
@@ -57,8 +59,11 @@ impl Stand {
         let site = Site {
             readiness: Arc::new(Well),
             access: redrive_server::Access::default(),
+            console: Arc::new(Console::new(Records::of(&Database::open("sqlite::memory:").unwrap()), [])),
+            pulse: Pulse::default(),
             doors: Arc::new(doors),
             metrics: METRICS.clone(),
+            series: redrive_server::Series::default(),
             stop: CancellationToken::new(),
         };
         Self { router: router(site, Limits { body: MAX_BODY }), folder }

@@ -1,8 +1,9 @@
 //! What operators do to letters: redrive and resolve, many in one transaction, each at most once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use redrive_core::dead_letter::{Acted, Operator, Refusal};
+use redrive_core::event::storable;
 
 use crate::database::Database;
 use crate::dialect::Dialect;
@@ -13,7 +14,8 @@ use crate::statement::{Names, Sql, Statement, sql};
 use crate::value::{Column, Value};
 
 const UPDATE: Sql = sql!(each "letters/act.sql");
-const FIND: Sql = sql!(each "letters/find.sql");
+const PICK: Sql = sql!(each "letters/pick.sql");
+const EDIT: Sql = sql!("letters/edit.sql");
 
 /// An action on letters. Its statements take the ids as `$1`, the operator as `$2`, the note as `$3`.
 #[derive(Debug)]
@@ -21,14 +23,61 @@ pub(crate) struct Act {
     /// MySQL only: locks the letters that wait, and says which.
     lock: Option<Statement>,
     statements: Vec<Statement>,
-    /// Which of the ids are or were letters: `{known}` of the store's names.
-    find: Statement,
+    /// What is known of those that nothing was done about: their note, and why not, if there is more to
+    /// say than that they do not wait. `{known}` of the store's names says which are or were letters.
+    others: Statement,
+}
+
+/// Another payload for the letter that is being sent back: the statement takes it as `$1`, and the letter's
+/// number as `$2` and `$3`.
+#[derive(Debug)]
+pub(crate) struct Edit {
+    statement: Statement,
+    payload: Payload,
+}
+
+/// What a table keeps as a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Payload {
+    Text,
+    Bytes,
+}
+
+impl Edit {
+    /// Changes the payload of the letter itself.
+    pub(crate) fn in_place(names: &Names, column: &str, payload: Payload) -> Self {
+        Self { statement: names.clone().with_sql("edited", column).statement(EDIT), payload }
+    }
+
+    /// Changes it where the letter was sent to.
+    pub(crate) fn elsewhere(statement: Statement, payload: Payload) -> Self {
+        Self { statement, payload }
+    }
+
+    fn value(&self, payload: &[u8]) -> Result<Value, String> {
+        match self.payload {
+            Payload::Bytes => Ok(Value::Bytes(payload.to_vec())),
+            Payload::Text => {
+                let text = std::str::from_utf8(payload).map_err(|error| {
+                    format!("this pipeline keeps text only, and the new payload is none: {error}")
+                })?;
+                storable("payload", text, usize::MAX).map_err(|refused| refused.to_string())?;
+                Ok(Value::Text(text.to_owned()))
+            }
+        }
+    }
 }
 
 impl Act {
     /// An action that changes letters in place: `set`, for those that are `waiting` (both of `t`).
     pub(crate) fn update(names: &Names, dialect: Dialect, waiting: &str, set: &str) -> Self {
         Self::of(names, dialect, waiting, vec![Self::update_statement(names, waiting, set)])
+    }
+
+    /// As [`Act::update`], and no letter twice under the same note, even if it waits again.
+    pub(crate) fn update_once(names: &Names, dialect: Dialect, waiting: &str, set: &str) -> Self {
+        let once = "(t.resolution_note IS NULL OR t.resolution_note <> given.note)";
+        Self::update(names, dialect, &format!("{waiting} AND {once}"), set)
     }
 
     /// The statement of [`Act::update`] by itself.
@@ -38,10 +87,17 @@ impl Act {
 
     /// An action with statements of its own; the last returns the ids that it was done to.
     pub(crate) fn of(names: &Names, dialect: Dialect, waiting: &str, statements: Vec<Statement>) -> Self {
-        let names = names.clone().with_sql("waiting", waiting);
+        let lock_names = names.clone().with_sql("waiting", waiting);
         let lock = include_str!("../sql/mysql/letters/lock.sql");
-        let lock = (dialect == Dialect::MySql).then(|| Statement::new(dialect, &names.fill(lock)));
-        Self { lock, statements, find: names.statement(FIND) }
+        let lock = (dialect == Dialect::MySql).then(|| Statement::new(dialect, &lock_names.fill(lock)));
+        Self { lock, statements, others: others(names, "NULL") }
+    }
+
+    /// The same action; `why` (of `t`) says why it cannot be done to some letters, or is NULL.
+    #[must_use]
+    pub(crate) fn explained(mut self, names: &Names, why: &str) -> Self {
+        self.others = others(names, why);
+        self
     }
 
     /// Does it to those of the letters that wait.
@@ -52,11 +108,34 @@ impl Act {
         operator: &Operator,
         note: &str,
     ) -> Result<Acted, Error> {
-        let (numbers, mut refused) = numbers(ids);
+        let (numbers, refused) = numbers(ids);
         let numbers = &numbers;
-        let (done, others) = again(move || self.transact(database, numbers, operator, note)).await?;
-        refused.extend(others);
-        Ok(Acted { done: done.iter().map(ToString::to_string).collect(), refused })
+        let mut acted = again(move || self.transact(database, numbers, operator, note, None)).await?;
+        acted.refused.splice(0..0, refused);
+        Ok(acted)
+    }
+
+    /// Does it to one letter, with another payload.
+    pub(crate) async fn run_edited(
+        &self,
+        database: &Database,
+        id: &str,
+        (edit, payload): (&Edit, &[u8]),
+        operator: &Operator,
+        note: &str,
+    ) -> Result<Acted, Error> {
+        let value = match edit.value(payload) {
+            Ok(value) => value,
+            Err(why) => {
+                let refused = vec![Refusal::Impossible { id: id.to_owned(), why }];
+                return Ok(Acted { refused, ..Acted::default() });
+            }
+        };
+        let (numbers, refused) = numbers(std::slice::from_ref(&id.to_owned()));
+        let (numbers, edit) = (&numbers, Some((&edit.statement, &value)));
+        let mut acted = again(move || self.transact(database, numbers, operator, note, edit)).await?;
+        acted.refused.splice(0..0, refused);
+        Ok(acted)
     }
 
     async fn transact(
@@ -65,13 +144,20 @@ impl Act {
         ids: &BTreeSet<i64>,
         operator: &Operator,
         note: &str,
-    ) -> Result<(BTreeSet<i64>, Vec<Refusal>), Error> {
+        edit: Option<(&Statement, &Value)>,
+    ) -> Result<Acted, Error> {
         let mut session = database.begin().await?;
         let done = self.run_in(&mut session, ids, operator, note).await?;
+        if let Some((statement, payload)) = edit {
+            for id in &done {
+                session.run(statement, vec![payload.clone(), Value::Int(*id), Value::Int(*id)]).await?;
+            }
+        }
         let left: Vec<i64> = ids.difference(&done).copied().collect();
-        let refused = self.refusals(&mut session, left).await?;
+        let mut acted = self.account_for(&mut session, left, note).await?;
         session.commit().await?;
-        Ok((done, refused))
+        acted.done = done.iter().map(ToString::to_string).collect();
+        Ok(acted)
     }
 
     async fn run_in(
@@ -85,39 +171,55 @@ impl Act {
             return Ok(BTreeSet::new());
         }
         let ids: Vec<i64> = ids.iter().copied().collect();
+        let values =
+            || vec![rows(ids.clone()), Value::Text(operator.name().to_owned()), Value::Text(note.to_owned())];
         let mut done = match &self.lock {
-            Some(lock) => Some(first_column(&session.rows(lock, vec![rows(ids.clone())]).await?)?),
+            Some(lock) => Some(first_column(&session.rows(lock, values()).await?)?),
             None => None,
         };
         for statement in &self.statements {
-            let values = vec![
-                rows(ids.clone()),
-                Value::Text(operator.name().to_owned()),
-                Value::Text(note.to_owned()),
-            ];
             if self.lock.is_some() {
-                session.run(statement, values).await?;
+                session.run(statement, values()).await?;
             } else {
-                done = Some(first_column(&session.rows(statement, values).await?)?);
+                done = Some(first_column(&session.rows(statement, values()).await?)?);
             }
         }
         Ok(done.unwrap_or_default())
     }
 
-    async fn refusals(&self, session: &mut Session, left: Vec<i64>) -> Result<Vec<Refusal>, Error> {
+    /// What there is to say about letters that nothing was done about.
+    async fn account_for(&self, session: &mut Session, left: Vec<i64>, note: &str) -> Result<Acted, Error> {
+        let mut acted = Acted::default();
         if left.is_empty() {
-            return Ok(Vec::new());
+            return Ok(acted);
         }
-        let known = first_column(&session.rows(&self.find, vec![rows(left.clone())]).await?)?;
-        let refusal = |id: i64| match known.contains(&id) {
-            true => Refusal::NotWaiting(id.to_string()),
-            false => Refusal::Unknown(id.to_string()),
-        };
-        Ok(left.into_iter().map(refusal).collect())
+        let mut known: BTreeMap<i64, (Option<String>, Option<String>)> = BTreeMap::new();
+        for row in session.rows(&self.others, vec![rows(left.clone())]).await? {
+            known.insert(row.int(0)?, (row.opt_text(1)?, row.opt_text(2)?));
+        }
+        for number in left {
+            let id = number.to_string();
+            match known.remove(&number) {
+                None => acted.refused.push(Refusal::Unknown(id)),
+                Some((Some(of), _)) if of == note => acted.before.push(id),
+                Some((_, Some(why))) => acted.refused.push(Refusal::Impossible { id, why }),
+                Some((_, None)) => acted.refused.push(Refusal::NotWaiting(id)),
+            }
+        }
+        Ok(acted)
     }
 }
 
-fn rows(ids: Vec<i64>) -> Value {
+fn others(names: &Names, why: &str) -> Statement {
+    names.clone().with_sql("picked", &format!("t.resolution_note, {why}")).statement(PICK)
+}
+
+/// A statement that reads `picked` (of `t`) of letters, after their number; the ids are `$1`.
+pub(crate) fn pick(names: &Names, picked: &str) -> Statement {
+    names.clone().with_sql("picked", picked).statement(PICK)
+}
+
+pub(crate) fn rows(ids: Vec<i64>) -> Value {
     Value::Rows(vec![Column::Ints(ids)])
 }
 

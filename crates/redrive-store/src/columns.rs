@@ -29,6 +29,8 @@ pub(crate) struct Columns {
     pub(crate) origin_id: &'static str,
     /// The table that an event was in before it died.
     pub(crate) origin_table: String,
+    /// What has become of a letter that was sent back: `pending`, `delivered`, `handed-over` or `failed`.
+    pub(crate) outcome: &'static str,
     /// Which rows are in which status.
     pub(crate) statuses: [(Status, &'static str); 5],
 }

@@ -1,14 +1,18 @@
 //! Dead letters in a SQL table, whichever: stats, groups, lists and actions, told by its columns.
 
+use std::collections::HashMap;
+
 use jiff::Timestamp;
+use redrive_core::books::Balance;
 use redrive_core::dead_letter::{
-    Acted, Cursor, Filter, Group, Letter, LetterId, Listing, Operator, Origin, Page, PipelineKind,
-    Resolution, Stats, Status, Summary,
+    Acted, Arrivals, Cursor, Filter, Group, Ids, Letter, LetterId, Listing, Operator, Order, Origin, Outcome,
+    Page, PipelineKind, Resolution, Stats, Status, Summary,
 };
 use redrive_core::failure::{Class, Failure, clean};
 use redrive_core::fingerprint::Fingerprint;
+use redrive_core::history::History;
 
-use crate::act::{Act, number};
+use crate::act::{Act, Edit, number, pick, rows};
 use crate::columns::Columns;
 use crate::database::Database;
 use crate::error::Error;
@@ -29,10 +33,23 @@ pub(crate) struct DeadLetters {
     pub(crate) pipeline: String,
     pub(crate) kind: PipelineKind,
     columns: Columns,
-    redrive: Act,
-    resolve: Act,
+    actions: Actions,
+    outcomes: Statement,
     group: Statement,
     purge: Statement,
+}
+
+/// What can be done to the letters of a table.
+#[derive(Debug)]
+pub(crate) struct Actions {
+    pub(crate) redrive: Act,
+    pub(crate) edit: Edit,
+    pub(crate) resolve: Act,
+    /// Where everything is: accepted, in flight, delivered, open, parked, resolved, expired, dropped.
+    pub(crate) balance: &'static str,
+    /// What has become of letters that were sent back, if their own rows do not say it: number, outcome,
+    /// history; the ids are `$1`.
+    pub(crate) outcomes: Option<Statement>,
 }
 
 const GROUP: Sql = sql!(each "letters/group.sql");
@@ -47,8 +64,7 @@ impl DeadLetters {
         pipeline: String,
         kind: PipelineKind,
         columns: Columns,
-        redrive: Act,
-        resolve: Act,
+        mut actions: Actions,
     ) -> Self {
         // One that another program closed may not say when; it failed before that.
         let old = format!(
@@ -65,7 +81,9 @@ impl DeadLetters {
             .with_sql("limit", "$3")
             .statement(PURGE);
         let group = names.statement(GROUP);
-        Self { database, names, pipeline, kind, columns, redrive, resolve, group, purge }
+        let own = || pick(&names, &format!("{}, t.history", columns.outcome));
+        let outcomes = actions.outcomes.take().unwrap_or_else(own);
+        Self { database, names, pipeline, kind, columns, actions, outcomes, group, purge }
     }
 
     pub(crate) async fn stats(&self) -> Result<Stats, Error> {
@@ -117,10 +135,32 @@ impl DeadLetters {
         rows.iter().map(|row| self.group(row)).collect()
     }
 
-    pub(crate) async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Error> {
-        if filter.group.is_some() {
-            self.group_strangers().await?;
+    pub(crate) async fn arrivals(&self, since: Timestamp) -> Result<Vec<Arrivals>, Error> {
+        let columns = &self.columns;
+        let mut condition = self.all();
+        let from = condition.parameter(columns.times.value(since));
+        let text = format!(
+            "SELECT {}, {}, count(*) FROM {{letters}} AS t",
+            columns.fingerprint,
+            columns.times.hour(self.database.dialect(), columns.failed_at)
+        );
+        let tail = format!(
+            "AND {} >= {from} AND {} IS NOT NULL GROUP BY 1, 2",
+            columns.failed_at, columns.fingerprint
+        );
+        let mut arrivals = Vec::new();
+        for row in self.query(&text, condition, &tail).await? {
+            let hour =
+                Timestamp::from_second(row.int(1)?.saturating_mul(3600)).unwrap_or(Timestamp::UNIX_EPOCH);
+            if let Ok(fingerprint) = row.text(0)?.trim().parse() {
+                arrivals.push(Arrivals { fingerprint, hour, count: row.total(2)? });
+            }
         }
+        Ok(arrivals)
+    }
+
+    pub(crate) async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Error> {
+        self.group_strangers_for(filter).await?;
         let columns = &self.columns;
         let mut condition = self.all().filter(columns, filter);
         if let Some(cursor) = page.cursor() {
@@ -156,9 +196,48 @@ impl DeadLetters {
         rows.first().map(|row| self.letter(row)).transpose()
     }
 
-    pub(crate) async fn redrive(&self, ids: &[String], operator: &Operator) -> Result<Acted, Error> {
-        let note = format!("redriven by {}", operator.name());
-        self.redrive.run(&self.database, ids, operator, &note).await
+    pub(crate) async fn count(&self, filter: &Filter) -> Result<u64, Error> {
+        self.group_strangers_for(filter).await?;
+        let condition = self.waiting().filter(&self.columns, filter);
+        let rows = self.query("SELECT count(*) FROM {letters} AS t", condition, "").await?;
+        rows.first().map_or(Ok(0), |row| row.total(0))
+    }
+
+    pub(crate) async fn ids(&self, filter: &Filter, after: Option<Cursor>, limit: u32) -> Result<Ids, Error> {
+        self.group_strangers_for(filter).await?;
+        let columns = &self.columns;
+        let mut condition = self.waiting().filter(columns, filter);
+        if let Some(cursor) = after {
+            condition = condition.since(columns, cursor);
+        }
+        let most = condition.parameter(Value::Int(i64::from(limit)));
+        let text = format!("SELECT {}, {} FROM {{letters}} AS t", columns.id, columns.failed_at);
+        let tail = format!("ORDER BY {}, {} LIMIT {most}", columns.failed_at, columns.id);
+        let rows = self.query(&text, condition, &tail).await?;
+        let full = rows.len() >= limit as usize;
+        let next = match rows.last().filter(|_| full) {
+            Some(row) => {
+                let failed_at = row.time_of(columns.times, 1)?.as_microsecond();
+                Some(Cursor { failed_at, id: row.int(0)? })
+            }
+            None => None,
+        };
+        let ids = rows.iter().map(|row| Ok(row.int(0)?.to_string())).collect::<Result<_, Error>>()?;
+        Ok(Ids { ids, next })
+    }
+
+    pub(crate) async fn redrive(&self, ids: &[String], order: &Order) -> Result<Acted, Error> {
+        self.actions.redrive.run(&self.database, ids, order.operator(), order.note()).await
+    }
+
+    pub(crate) async fn redrive_edited(
+        &self,
+        id: &str,
+        payload: &[u8],
+        order: &Order,
+    ) -> Result<Acted, Error> {
+        let Actions { redrive, edit, .. } = &self.actions;
+        redrive.run_edited(&self.database, id, (edit, payload), order.operator(), order.note()).await
     }
 
     pub(crate) async fn resolve(
@@ -167,7 +246,33 @@ impl DeadLetters {
         operator: &Operator,
         note: &str,
     ) -> Result<Acted, Error> {
-        self.resolve.run(&self.database, ids, operator, &clean(note)).await
+        self.actions.resolve.run(&self.database, ids, operator, &clean(note)).await
+    }
+
+    pub(crate) async fn outcomes(&self, ids: &[String]) -> Result<Vec<Outcome>, Error> {
+        let numbers: Vec<i64> = ids.iter().filter_map(|id| number(id)).collect();
+        let mut found = HashMap::new();
+        for row in self.database.rows(&self.outcomes, vec![rows(numbers)]).await? {
+            found.insert(row.int(0)?.to_string(), outcome(&row)?);
+        }
+        // One that is gone was purged, after it was done with.
+        Ok(ids.iter().map(|id| found.remove(id).unwrap_or(Outcome::HandedOver)).collect())
+    }
+
+    pub(crate) async fn balance(&self) -> Result<Balance, Error> {
+        let text = self.names.fill(self.actions.balance);
+        let rows = self.database.rows(&Statement::new(self.database.dialect(), &text), Vec::new()).await?;
+        let Some(row) = rows.first() else { return Ok(Balance::default()) };
+        Ok(Balance {
+            accepted: row.total(0)?,
+            in_flight: row.total(1)?,
+            delivered: row.total(2)?,
+            open: row.total(3)?,
+            parked: row.total(4)?,
+            resolved: row.total(5)?,
+            expired: row.total(6)?,
+            dropped: row.total(7)?,
+        })
     }
 
     pub(crate) async fn purge(&self, closed_before: Timestamp) -> Result<u64, Error> {
@@ -184,6 +289,13 @@ impl DeadLetters {
                 return Ok(purged);
             }
         }
+    }
+
+    async fn group_strangers_for(&self, filter: &Filter) -> Result<(), Error> {
+        if filter.group.is_none() {
+            return Ok(());
+        }
+        self.group_strangers().await
     }
 
     /// Letters that another program wrote have no fingerprint: they get the one that ours would have,
@@ -264,12 +376,14 @@ impl DeadLetters {
         let table = || -> Result<Origin, Error> {
             Ok(Origin::Table { table: self.columns.origin_table.clone(), id: row.int(SUMMARY + 3)? })
         };
-        let first = history.first_failed_at();
+        // A letter from elsewhere first failed before it came here, and its history begins here.
+        let stored = row.time_of(self.columns.times, SUMMARY + 5)?;
+        let first_failed_at = history.first_failed_at().map_or(stored, |first| first.min(stored));
         Ok(Letter {
             payload: row.bytes(SUMMARY)?,
             headers: headers.unwrap_or_default(),
             origin: origin.map_or_else(table, Ok)?,
-            first_failed_at: first.map_or_else(|| row.time_of(self.columns.times, SUMMARY + 5), Ok)?,
+            first_failed_at,
             resolution: self.resolution(row, summary.status)?,
             history,
             summary,
@@ -288,6 +402,28 @@ impl DeadLetters {
     }
 }
 
+/// Number, outcome, history.
+fn outcome(row: &Row) -> Result<Outcome, Error> {
+    Ok(match row.text(1)?.as_str() {
+        "delivered" => Outcome::Delivered,
+        "handed-over" => Outcome::HandedOver,
+        "failed" => Outcome::Failed(last_failure(&history(&row.text(2)?))),
+        _ => Outcome::Pending,
+    })
+}
+
+fn last_failure(history: &History) -> Failure {
+    match history.attempts().last() {
+        Some(last) => Failure {
+            class: last.class(),
+            code: last.code.clone(),
+            kind: last.kind.clone(),
+            message: last.message.clone(),
+        },
+        None => Failure::unclassified("Unknown", "it failed again, and nothing says why"),
+    }
+}
+
 fn cursor(last: &Summary) -> Cursor {
     let id = last.id.local.parse().unwrap_or(0);
     Cursor { failed_at: last.failed_at.as_microsecond(), id }
@@ -298,8 +434,8 @@ macro_rules! dead_letter_queue {
     ($store:ty) => {
         const _: () = {
             use redrive_core::dead_letter::{
-                Acted, DeadLetterQueue, Filter, Group, Letter, Listing, Operator, Page, PipelineKind, Stats,
-                Unavailable,
+                Acted, Arrivals, Cursor, DeadLetterQueue, Filter, Group, Ids, Letter, Listing, Operator,
+                Order, Outcome, Page, PipelineKind, Stats, Unavailable,
             };
 
             #[async_trait::async_trait]
@@ -320,6 +456,10 @@ macro_rules! dead_letter_queue {
                     self.dead_letters.groups(limit).await.map_err(|error| error.for_queue(self.pipeline()))
                 }
 
+                async fn arrivals(&self, since: jiff::Timestamp) -> Result<Vec<Arrivals>, Unavailable> {
+                    self.dead_letters.arrivals(since).await.map_err(|error| error.for_queue(self.pipeline()))
+                }
+
                 async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Unavailable> {
                     let listing = self.dead_letters.list(filter, page).await;
                     listing.map_err(|error| error.for_queue(self.pipeline()))
@@ -329,9 +469,37 @@ macro_rules! dead_letter_queue {
                     self.dead_letters.get(id).await.map_err(|error| error.for_queue(self.pipeline()))
                 }
 
-                async fn redrive(&self, ids: &[String], operator: &Operator) -> Result<Acted, Unavailable> {
-                    let acted = self.dead_letters.redrive(ids, operator).await;
+                async fn count(&self, filter: &Filter) -> Result<u64, Unavailable> {
+                    self.dead_letters.count(filter).await.map_err(|error| error.for_queue(self.pipeline()))
+                }
+
+                async fn ids(
+                    &self,
+                    filter: &Filter,
+                    after: Option<Cursor>,
+                    limit: u32,
+                ) -> Result<Ids, Unavailable> {
+                    let ids = self.dead_letters.ids(filter, after, limit).await;
+                    ids.map_err(|error| error.for_queue(self.pipeline()))
+                }
+
+                async fn redrive(&self, ids: &[String], order: &Order) -> Result<Acted, Unavailable> {
+                    let acted = self.dead_letters.redrive(ids, order).await;
                     acted.map_err(|error| error.for_queue(self.pipeline()))
+                }
+
+                async fn redrive_edited(
+                    &self,
+                    id: &str,
+                    payload: &[u8],
+                    order: &Order,
+                ) -> Result<Acted, Unavailable> {
+                    let acted = self.dead_letters.redrive_edited(id, payload, order).await;
+                    acted.map_err(|error| error.for_queue(self.pipeline()))
+                }
+
+                async fn outcomes(&self, ids: &[String]) -> Result<Vec<Outcome>, Unavailable> {
+                    self.dead_letters.outcomes(ids).await.map_err(|error| error.for_queue(self.pipeline()))
                 }
 
                 async fn resolve(
@@ -342,6 +510,10 @@ macro_rules! dead_letter_queue {
                 ) -> Result<Acted, Unavailable> {
                     let acted = self.dead_letters.resolve(ids, operator, note).await;
                     acted.map_err(|error| error.for_queue(self.pipeline()))
+                }
+
+                async fn balance(&self) -> Result<redrive_core::books::Balance, Unavailable> {
+                    self.dead_letters.balance().await.map_err(|error| error.for_queue(self.pipeline()))
                 }
 
                 async fn purge(&self, closed_before: jiff::Timestamp) -> Result<u64, Unavailable> {

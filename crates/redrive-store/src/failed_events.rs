@@ -8,11 +8,11 @@ use redrive_core::fingerprint::Fingerprint;
 use redrive_core::history::History;
 use redrive_core::state::FailedEventState;
 
-use crate::act::Act;
+use crate::act::{Act, Edit, Payload};
 use crate::batch::cut;
 use crate::columns::Columns;
 use crate::database::Database;
-use crate::dead_letters::{DeadLetters, dead_letter_queue};
+use crate::dead_letters::{Actions, DeadLetters, dead_letter_queue};
 use crate::dialect::{Dialect, check_name};
 use crate::error::Error;
 use crate::insert::{Insert, Kind, OnConflict, chunks};
@@ -252,6 +252,9 @@ work_store!(FailedEvents);
 dead_letter_queue!(FailedEvents);
 
 const WAITING: &str = "t.status IN ('PENDING', 'FAILED')";
+/// Why an event that has not failed for good is not redriven.
+const BY_ITSELF: &str = "CASE WHEN t.status IN ('PENDING', 'PROCESSING') \
+     THEN 'it is tried again by its schedule, and the next run has been called for: nothing to redrive' END";
 
 fn shape(dialect: Dialect) -> Shape {
     Shape {
@@ -298,6 +301,8 @@ fn dead_letters(database: &Database, names: &Names, options: FailedEventsOptions
         origin: "NULL",
         origin_id: "t.id",
         origin_table: options.table,
+        outcome: "CASE WHEN t.status = 'RESOLVED' THEN 'delivered' \
+                  WHEN t.status = 'FAILED' OR t.retry_count > 0 THEN 'failed' ELSE 'pending' END",
         statuses: [
             (Status::Open, "t.status = 'PENDING'"),
             (Status::Retrying, "t.status = 'PROCESSING'"),
@@ -307,10 +312,16 @@ fn dead_letters(database: &Database, names: &Names, options: FailedEventsOptions
         ],
     };
     let failed = "t.status = 'FAILED'";
-    let redrive = Act::update(names, dialect, failed, include_str!("../sql/failed_events/redrive.sql"));
-    let resolve = Act::update(names, dialect, WAITING, include_str!("../sql/failed_events/resolve.sql"));
+    let redrive = Act::update_once(names, dialect, failed, include_str!("../sql/failed_events/redrive.sql"));
+    let actions = Actions {
+        redrive: redrive.explained(names, BY_ITSELF),
+        edit: Edit::in_place(names, "{payload}", Payload::Text),
+        balance: include_str!("../sql/failed_events/balance.sql"),
+        resolve: Act::update(names, dialect, WAITING, include_str!("../sql/failed_events/resolve.sql")),
+        outcomes: None,
+    };
     let kind = PipelineKind::Persist;
-    DeadLetters::new(database.clone(), names.clone(), options.pipeline, kind, columns, redrive, resolve)
+    DeadLetters::new(database.clone(), names.clone(), options.pipeline, kind, columns, actions)
 }
 
 #[cfg(test)]

@@ -64,6 +64,17 @@ impl Where {
         self
     }
 
+    /// The letters after this place in a list that is oldest first.
+    pub(crate) fn since(mut self, columns: &Columns, cursor: Cursor) -> Self {
+        let at = Timestamp::from_microsecond(cursor.failed_at).unwrap_or(Timestamp::MIN);
+        let at = columns.times.value(at);
+        self.and_value(columns.failed_at, ">=", at.clone());
+        let later = self.parameter(at);
+        let higher = self.parameter(Value::Int(cursor.id));
+        self.and(&format!("{} > {later} OR {} > {higher}", columns.failed_at, columns.id));
+        self
+    }
+
     /// The clause, with the rest of the statement to come after it.
     pub(crate) fn text(&self) -> &str {
         &self.text

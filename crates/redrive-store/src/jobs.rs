@@ -7,12 +7,12 @@ use redrive_core::event::{MAX_KEY, Refused, WorkId, required, storable};
 use redrive_core::state::JobState;
 use serde::{Deserialize, Serialize};
 
-use crate::act::Act;
+use crate::act::{Act, Edit, Payload};
 use crate::batch::whole_micros;
 use crate::caller::Caller;
 use crate::columns::Columns;
 use crate::database::Database;
-use crate::dead_letters::{DeadLetters, dead_letter_queue};
+use crate::dead_letters::{Actions, DeadLetters, dead_letter_queue};
 use crate::dialect::{Dialect, check_name};
 use crate::error::{Error, again};
 use crate::insert::{Insert, Kind, OnConflict, chunks};
@@ -319,6 +319,8 @@ fn dead_letters(database: &Database, names: &Names, options: JobsOptions) -> Dea
         origin: "NULL",
         origin_id: "t.job_id",
         origin_table: options.table,
+        outcome: "CASE WHEN t.status = 'completed' THEN 'delivered' \
+                  WHEN t.status IN ('failed', 'dead_letter') OR t.retry_count > 0 THEN 'failed' ELSE 'pending' END",
         statuses: [
             (Status::Open, "t.status = 'dead_letter' AND t.resolved_at IS NULL"),
             (Status::Failed, "t.status = 'failed'"),
@@ -327,8 +329,13 @@ fn dead_letters(database: &Database, names: &Names, options: JobsOptions) -> Dea
             (Status::Redriven, "1 = 0"),
         ],
     };
-    let redrive = Act::update(names, dialect, WAITING, include_str!("../sql/jobs/redrive.sql"));
-    let resolve = Act::update(names, dialect, WAITING, include_str!("../sql/jobs/resolve.sql"));
+    let actions = Actions {
+        redrive: Act::update_once(names, dialect, WAITING, include_str!("../sql/jobs/redrive.sql")),
+        edit: Edit::in_place(names, "payload", Payload::Text),
+        balance: include_str!("../sql/jobs/balance.sql"),
+        resolve: Act::update(names, dialect, WAITING, include_str!("../sql/jobs/resolve.sql")),
+        outcomes: None,
+    };
     let kind = PipelineKind::Jobs;
-    DeadLetters::new(database.clone(), names.clone(), options.pipeline, kind, columns, redrive, resolve)
+    DeadLetters::new(database.clone(), names.clone(), options.pipeline, kind, columns, actions)
 }

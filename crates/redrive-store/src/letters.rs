@@ -8,11 +8,11 @@ use redrive_core::fingerprint::Fingerprint;
 use redrive_core::history::History;
 use redrive_core::state::LetterState;
 
-use crate::act::Act;
+use crate::act::{Act, Edit, Payload};
 use crate::batch::cut;
 use crate::columns::Columns;
 use crate::database::Database;
-use crate::dead_letters::{DeadLetters, dead_letter_queue};
+use crate::dead_letters::{Actions, DeadLetters, dead_letter_queue};
 use crate::dialect::Dialect;
 use crate::error::{Error, again};
 use crate::insert::{Insert, Kind, OnConflict, chunks};
@@ -230,6 +230,12 @@ dead_letter_queue!(Letters);
 const SCOPE: &str = "t.pipeline = {pipeline}";
 const WAITING: &str = "t.pipeline = {pipeline} AND t.state IN ('open', 'failed')";
 
+const SENDABLE: &str = "t.pipeline = {pipeline} AND t.state IN ('open', 'failed') \
+     AND (t.kind <> 'intake' OR t.target IS NOT NULL)";
+/// Why a letter that names no target is not redriven.
+const NO_TARGET: &str = "CASE WHEN t.kind = 'intake' AND t.target IS NULL \
+     THEN 'it was handed in without a target, so there is nowhere to redrive it to: deal with it and resolve it' END";
+
 fn shape(dialect: Dialect) -> Shape {
     Shape {
         id: "id",
@@ -277,6 +283,10 @@ fn dead_letters(database: &Database, names: &Names, pipeline: &str, kind: Pipeli
         origin: "t.origin",
         origin_id: "t.id",
         origin_table: "redrive_letter".to_owned(),
+        // A topic takes a record, and says no more; a handler has done its work.
+        outcome: "CASE WHEN t.state = 'redriven' AND t.kind = 'kafka' THEN 'handed-over' \
+                  WHEN t.state = 'redriven' THEN 'delivered' \
+                  WHEN t.state = 'failed' OR t.retry_count > 0 THEN 'failed' ELSE 'pending' END",
         statuses: [
             (Status::Open, "t.state = 'open'"),
             (Status::Retrying, "t.state IN ('queued', 'sending')"),
@@ -285,7 +295,13 @@ fn dead_letters(database: &Database, names: &Names, pipeline: &str, kind: Pipeli
             (Status::Failed, "t.state = 'failed'"),
         ],
     };
-    let redrive = Act::update(names, dialect, WAITING, include_str!("../sql/letters/redrive.sql"));
-    let resolve = Act::update(names, dialect, WAITING, include_str!("../sql/letters/resolve.sql"));
-    DeadLetters::new(database.clone(), names.clone(), pipeline.to_owned(), kind, columns, redrive, resolve)
+    let redrive = Act::update_once(names, dialect, SENDABLE, include_str!("../sql/letters/redrive.sql"));
+    let actions = Actions {
+        redrive: redrive.explained(names, NO_TARGET),
+        edit: Edit::in_place(names, "payload", Payload::Bytes),
+        balance: include_str!("../sql/letters/balance.sql"),
+        resolve: Act::update(names, dialect, WAITING, include_str!("../sql/letters/resolve.sql")),
+        outcomes: None,
+    };
+    DeadLetters::new(database.clone(), names.clone(), pipeline.to_owned(), kind, columns, actions)
 }

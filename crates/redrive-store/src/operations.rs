@@ -1,15 +1,20 @@
 //! Operations on many letters, as a ledger: what was confirmed, what is done, what is left.
 //!
-//! An operation first freezes its set: the ids that it was confirmed for. From then on newcomers stay
-//! out, and each id is marked when it is done, so a restart goes on where it was.
+//! An operation first freezes its set: the ids that it was confirmed for, in portions of one pipeline each.
+//! From then on newcomers stay out, and each portion is marked when it is done, so a restart goes on where it
+//! was. A portion that was done and not marked is done again: the letters know the order that they were sent
+//! by, and are not sent by it twice. One instance at a time works on an operation, for as long as it says so.
+
+use std::time::Duration;
 
 use jiff::Timestamp;
-use redrive_core::dead_letter::{LetterId, Operator};
+use redrive_core::dead_letter::Operator;
 use redrive_core::event::WorkId;
 use redrive_core::failure::clean;
 
 use crate::database::Database;
-use crate::error::{Error, again};
+use crate::dialect::Dialect;
+use crate::error::Error;
 use crate::insert::{Insert, Kind, OnConflict};
 use crate::row::Row;
 use crate::schema;
@@ -63,6 +68,30 @@ impl OperationState {
     }
 }
 
+/// An operation that is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct NewOperation<'a> {
+    /// What it does, such as `redrive`.
+    pub action: &'a str,
+    /// Whose operation it is.
+    pub operator: &'a Operator,
+    /// Why.
+    pub note: &'a str,
+    /// What it is asked for, as JSON: the filter, the rate, the ramp.
+    pub request: &'a str,
+    /// What makes it one request, however often it is sent.
+    pub key: Option<&'a str>,
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opened {
+    /// A new operation, of this number.
+    New(i64),
+    /// The same request came before: it is the operation of this number.
+    Known(i64),
+}
+
 /// An operation and how far it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
@@ -86,44 +115,95 @@ pub struct Operation {
     pub done: u64,
     /// How many were refused, because somebody was faster.
     pub refused: u64,
+    /// How many of those that were followed have failed again.
+    pub failed: u64,
     /// When it was confirmed.
     pub created_at: Timestamp,
+    /// When something about it last changed.
+    pub updated_at: Timestamp,
 }
 
-/// The ledger of operations, in `redrive_operation` and `redrive_operation_item`.
+/// Some letters of an operation, all of one pipeline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Portion {
+    /// Its place in the operation, from 0.
+    pub number: i64,
+    /// The pipeline.
+    pub pipeline: String,
+    /// The letters' local ids.
+    pub ids: Vec<String>,
+    /// Whether its letters are followed to their outcome before the next portion.
+    pub followed: bool,
+    /// Whether it was sent; then it is being followed.
+    pub sent: bool,
+}
+
+/// What became of a portion.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// How many letters it was done to.
+    pub done: u64,
+    /// How many it was not done to.
+    pub refused: u64,
+    /// Why not, for some of them.
+    pub refusals: Vec<String>,
+}
+
+/// The ledger of operations, in `redrive_operation` and `redrive_operation_portion`.
 #[derive(Debug)]
 pub struct Operations {
     database: Database,
     names: Names,
     insert: Insert,
-    insert_items: Insert,
-    mark: Statement,
+    insert_portion: Insert,
+    hold: Statement,
 }
 
 const SCHEMA: Sql = sql!(each "console/operations.sql");
-const MARK: Sql = sql!(each "console/mark.sql");
-/// The most letters that one statement freezes or marks; refusals may be long.
-const CHUNK: usize = 500;
-const SELECT: &str = "SELECT o.id, o.action, o.operator, o.note, o.request, o.state, o.reason, o.created_at, \
-    (SELECT count(*) FROM {items} AS i WHERE i.operation_id = o.id), \
-    (SELECT count(*) FROM {items} AS i WHERE i.operation_id = o.id AND i.outcome = 'done'), \
-    (SELECT count(*) FROM {items} AS i WHERE i.operation_id = o.id AND i.outcome = 'refused') FROM {table} AS o";
+/// How many refusals of a portion are kept.
+const REFUSALS: usize = 20;
+const SELECT: &str = "SELECT o.id, o.action, o.operator, o.note, o.request, o.state, o.reason, o.created_at, o.updated_at, \
+    (SELECT CAST(COALESCE(SUM(p.letters), 0) AS {whole}) FROM {portions} AS p WHERE p.operation_id = o.id), \
+    (SELECT CAST(COALESCE(SUM(p.done), 0) AS {whole}) FROM {portions} AS p WHERE p.operation_id = o.id), \
+    (SELECT CAST(COALESCE(SUM(p.refused), 0) AS {whole}) FROM {portions} AS p WHERE p.operation_id = o.id), \
+    (SELECT CAST(COALESCE(SUM(p.failed), 0) AS {whole}) FROM {portions} AS p WHERE p.operation_id = o.id) FROM {table} AS o";
+/// The states in which there is something to do.
+const ACTIVE: &str = "('freezing', 'running')";
 
 impl Operations {
     /// The ledger of this database. Nothing is asked of it yet.
     #[must_use]
     pub fn new(database: Database) -> Self {
         let dialect = database.dialect();
-        let names =
-            Names::new(dialect).with("table", "redrive_operation").with("items", "redrive_operation_item");
-        let columns =
-            [("action", Kind::Text), ("operator", Kind::Text), ("note", Kind::Text), ("request", Kind::Text)];
-        let items = [("operation_id", Kind::Int), ("letter_id", Kind::Text)];
-        let item_names = Names::new(dialect).with("table", "redrive_operation_item");
+        let names = Names::new(dialect)
+            .with("table", "redrive_operation")
+            .with("portions", "redrive_operation_portion")
+            .with_sql("until", until(dialect))
+            .with_sql("whole", if dialect == Dialect::MySql { "SIGNED" } else { "BIGINT" });
+        let columns = [
+            ("action", Kind::Text),
+            ("operator", Kind::Text),
+            ("note", Kind::Text),
+            ("request", Kind::Text),
+            ("request_key", Kind::Text),
+        ];
+        let portion = [
+            ("operation_id", Kind::Int),
+            ("number", Kind::Int),
+            ("pipeline", Kind::Text),
+            ("followed", Kind::Int),
+            ("letters", Kind::Int),
+            ("ids", Kind::Text),
+        ];
+        let portion_names = Names::new(dialect).with("table", "redrive_operation_portion");
+        let hold = format!(
+            "UPDATE {{table}} SET runner_until = {{until}}, runner = $2 WHERE id = $3 AND state IN {ACTIVE} \
+             AND (runner IS NULL OR runner = $4 OR runner_until < {{now}})"
+        );
         Self {
-            insert: Insert::new(&names, dialect, "id", &columns, OnConflict::Fail),
-            insert_items: Insert::new(&item_names, dialect, "id", &items, OnConflict::Skip),
-            mark: names.statement(MARK),
+            insert: Insert::new(&names, dialect, "id", &columns, OnConflict::Skip),
+            insert_portion: Insert::new(&portion_names, dialect, "id", &portion, OnConflict::Skip),
+            hold: Statement::new(dialect, &names.fill(&hold)),
             names,
             database,
         }
@@ -141,29 +221,61 @@ impl Operations {
     ///
     /// # Errors
     /// [`Error`] when the store cannot be reached.
-    pub async fn open(
-        &self,
-        action: &str,
-        operator: &Operator,
-        note: &str,
-        request: &str,
-    ) -> Result<i64, Error> {
+    pub async fn open(&self, new: &NewOperation<'_>) -> Result<Opened, Error> {
         let text = |text: &str| Column::Texts(vec![clean(text)]);
-        let row =
-            vec![text(action), text(operator.name()), text(note), Column::Texts(vec![request.to_owned()])];
+        let row = vec![
+            text(new.action),
+            text(new.operator.name()),
+            text(new.note),
+            Column::Texts(vec![new.request.to_owned()]),
+            Column::OptTexts(vec![new.key.map(clean)]),
+        ];
         let mut session = self.database.begin().await?;
         let ids = self.insert.run(&mut session, row).await?;
         session.commit().await?;
-        Ok(ids.first().map_or(0, |WorkId(id)| *id))
+        if let Some(WorkId(id)) = ids.first() {
+            return Ok(Opened::New(*id));
+        }
+        let key = Value::Text(clean(new.key.unwrap_or_default()));
+        let rows = self.rows("SELECT id FROM {table} WHERE request_key = $1", vec![key]).await?;
+        rows.first().map_or(Ok(Opened::Known(0)), |row| row.int(0).map(Opened::Known))
     }
 
-    /// Adds letters to the set of an operation; one that is in it already stays in it once. Says
-    /// whether it did: an operation that has left [`OperationState::Freezing`] takes no newcomers.
+    /// Adds a portion to the set of an operation; one of that number that is there already stays as it is.
+    /// Says whether it did: an operation that has left [`OperationState::Freezing`] takes no newcomers.
     ///
     /// # Errors
     /// [`Error`] when the store cannot be reached.
-    pub async fn freeze(&self, operation: i64, letters: &[LetterId]) -> Result<bool, Error> {
-        again(move || self.freeze_all(operation, letters)).await
+    pub async fn freeze(&self, operation: i64, portion: &Portion) -> Result<bool, Error> {
+        let mut session = self.database.begin().await?;
+        // Holds the operation's row until the commit: it cannot start to run meanwhile.
+        let freezing = "UPDATE {table} SET updated_at = {now} WHERE id = $1 AND state = 'freezing'";
+        if session.run(&self.statement(freezing), vec![Value::Int(operation)]).await? == 0 {
+            session.commit().await?;
+            return Ok(false);
+        }
+        let ids = serde_json::to_string(&portion.ids).unwrap_or_default();
+        let row = vec![
+            Column::Ints(vec![operation]),
+            Column::Ints(vec![portion.number]),
+            Column::Texts(vec![portion.pipeline.clone()]),
+            Column::Ints(vec![i64::from(portion.followed)]),
+            Column::Ints(vec![i64::try_from(portion.ids.len()).unwrap_or(i64::MAX)]),
+            Column::Texts(vec![ids]),
+        ];
+        self.insert_portion.run(&mut session, row).await?;
+        session.commit().await?;
+        Ok(true)
+    }
+
+    /// Forgets what was frozen: a freezing that was interrupted begins anew. Nothing has been sent then.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn thaw(&self, operation: i64) -> Result<(), Error> {
+        let text = "DELETE FROM {portions} WHERE operation_id = $1 \
+             AND EXISTS (SELECT 1 FROM {table} AS o WHERE o.id = $2 AND o.state = 'freezing')";
+        self.change(text, vec![Value::Int(operation), Value::Int(operation)]).await.map(drop)
     }
 
     /// Moves an operation to another state, and says whether it did: a state that it cannot go to
@@ -185,35 +297,104 @@ impl Operations {
         if from.is_empty() {
             return Ok(false);
         }
-        let text = self.names.fill(&format!(
+        let text = format!(
             "UPDATE {{table}} SET state = $1, reason = $2, updated_at = {{now}} WHERE id = $3 AND state IN ({})",
             from.join(", ")
-        ));
+        );
         let values =
             vec![Value::Text(next.name().to_owned()), Value::Text(clean(reason)), Value::Int(operation)];
-        Ok(self.database.change(&Statement::new(self.database.dialect(), &text), values).await? > 0)
+        Ok(self.change(&text, values).await? > 0)
     }
 
-    /// The next letters of an operation that nothing has been done about, oldest entry first.
+    /// Says what an operation waits for, or that it goes on.
     ///
     /// # Errors
     /// [`Error`] when the store cannot be reached.
-    pub async fn next(&self, operation: i64, limit: u32) -> Result<Vec<LetterId>, Error> {
-        let text = self.names.fill(
-            "SELECT letter_id FROM {items} WHERE operation_id = $1 AND outcome = 'waiting' ORDER BY id LIMIT $2",
-        );
-        let values = vec![Value::Int(operation), Value::Int(i64::from(limit))];
-        let rows = self.database.rows(&Statement::new(self.database.dialect(), &text), values).await?;
-        let ids = rows.iter().map(|row| row.text(0)).collect::<Result<Vec<_>, _>>()?;
-        Ok(ids.iter().filter_map(|id| id.parse().ok()).collect())
+    pub async fn explain(&self, operation: i64, reason: &str) -> Result<(), Error> {
+        let text = "UPDATE {table} SET reason = $1, updated_at = {now} WHERE id = $2 AND state = 'running'";
+        self.change(text, vec![Value::Text(clean(reason)), Value::Int(operation)]).await.map(drop)
     }
 
-    /// Marks letters as done, or as refused with the reason.
+    /// Holds an operation for a while, so that nobody else works on it, and says whether that is so.
     ///
     /// # Errors
     /// [`Error`] when the store cannot be reached.
-    pub async fn mark(&self, operation: i64, letters: &[(LetterId, Option<String>)]) -> Result<(), Error> {
-        again(move || self.mark_all(operation, letters)).await
+    pub async fn hold(&self, operation: i64, runner: &str, duration: Duration) -> Result<bool, Error> {
+        let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+        let runner = Value::Text(runner.to_owned());
+        let values = vec![Value::Int(micros), runner.clone(), Value::Int(operation), runner];
+        Ok(self.database.change(&self.hold, values).await? > 0)
+    }
+
+    /// Lets go of every operation that this runner holds.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn let_go(&self, runner: &str) -> Result<(), Error> {
+        let text = "UPDATE {table} SET runner = NULL, runner_until = NULL WHERE runner = $1";
+        self.change(text, vec![Value::Text(runner.to_owned())]).await.map(drop)
+    }
+
+    /// The first portion of an operation that is not settled.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn next(&self, operation: i64) -> Result<Option<Portion>, Error> {
+        let text = "SELECT number, pipeline, ids, followed, state FROM {portions} \
+             WHERE operation_id = $1 AND state IN ('waiting', 'sent') ORDER BY number LIMIT 1";
+        let rows = self.rows(text, vec![Value::Int(operation)]).await?;
+        rows.first().map(portion).transpose()
+    }
+
+    /// Writes down what became of a portion; one that is followed is not settled by that.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn sent(&self, operation: i64, portion: &Portion, sent: &Sent) -> Result<(), Error> {
+        let text = "UPDATE {portions} SET done = $1, refused = $2, refusals = $3, sent_at = {now}, state = $4 \
+             WHERE operation_id = $5 AND number = $6 AND state = 'waiting'";
+        let refusals: Vec<String> = sent.refusals.iter().take(REFUSALS).map(|text| clean(text)).collect();
+        let refusals = (!refusals.is_empty()).then(|| serde_json::to_string(&refusals).unwrap_or_default());
+        let int = |number: u64| Value::Int(i64::try_from(number).unwrap_or(i64::MAX));
+        let values = vec![
+            int(sent.done),
+            int(sent.refused),
+            Value::OptText(refusals),
+            Value::Text(if portion.followed { "sent" } else { "settled" }.to_owned()),
+            Value::Int(operation),
+            Value::Int(portion.number),
+        ];
+        self.change(text, values).await?;
+        self.touch(operation).await
+    }
+
+    /// Settles a portion that was followed: so many of its letters have failed again.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn settled(&self, operation: i64, number: i64, failed: u64) -> Result<(), Error> {
+        let text = "UPDATE {portions} SET state = 'settled', failed = $1 \
+             WHERE operation_id = $2 AND number = $3 AND state IN ('sent', 'settled')";
+        let failed = Value::Int(i64::try_from(failed).unwrap_or(i64::MAX));
+        self.change(text, vec![failed, Value::Int(operation), Value::Int(number)]).await?;
+        self.touch(operation).await
+    }
+
+    /// Some of the letters that an operation was not done to, with the reasons.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn refusals(&self, operation: i64) -> Result<Vec<String>, Error> {
+        let text =
+            "SELECT refusals FROM {portions} WHERE operation_id = $1 AND refused > 0 ORDER BY number LIMIT 5";
+        let rows = self.rows(text, vec![Value::Int(operation)]).await?;
+        let mut refusals = Vec::new();
+        for row in &rows {
+            let text = row.opt_text(0)?.unwrap_or_default();
+            refusals.extend(serde_json::from_str::<Vec<String>>(&text).unwrap_or_default());
+        }
+        refusals.truncate(REFUSALS);
+        Ok(refusals)
     }
 
     /// One operation.
@@ -221,56 +402,64 @@ impl Operations {
     /// # Errors
     /// [`Error`] when the store cannot be reached.
     pub async fn get(&self, operation: i64) -> Result<Option<Operation>, Error> {
-        let text = self.names.fill(&format!("{SELECT} WHERE o.id = $1"));
-        let statement = Statement::new(self.database.dialect(), &text);
-        let rows = self.database.rows(&statement, vec![Value::Int(operation)]).await?;
+        let rows = self.rows(&format!("{SELECT} WHERE o.id = $1"), vec![Value::Int(operation)]).await?;
         rows.first().map(read).transpose()
     }
 
-    /// The latest operations, newest first.
+    /// The latest operations before this number, newest first.
     ///
     /// # Errors
     /// [`Error`] when the store cannot be reached.
-    pub async fn list(&self, limit: u32) -> Result<Vec<Operation>, Error> {
-        let text = self.names.fill(&format!("{SELECT} ORDER BY o.id DESC LIMIT $1"));
-        let statement = Statement::new(self.database.dialect(), &text);
-        let rows = self.database.rows(&statement, vec![Value::Int(i64::from(limit))]).await?;
-        rows.iter().map(read).collect()
+    pub async fn list(&self, before: Option<i64>, limit: u32) -> Result<Vec<Operation>, Error> {
+        let text = format!("{SELECT} WHERE o.id < $1 ORDER BY o.id DESC LIMIT $2");
+        let values = vec![Value::Int(before.unwrap_or(i64::MAX)), Value::Int(i64::from(limit))];
+        self.rows(&text, values).await?.iter().map(read).collect()
+    }
+
+    /// The operations in which there is something to do, oldest first.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn active(&self) -> Result<Vec<Operation>, Error> {
+        let text = format!("{SELECT} WHERE o.state IN {ACTIVE} ORDER BY o.id");
+        self.rows(&text, Vec::new()).await?.iter().map(read).collect()
+    }
+
+    async fn touch(&self, operation: i64) -> Result<(), Error> {
+        let text = "UPDATE {table} SET updated_at = {now} WHERE id = $1";
+        self.change(text, vec![Value::Int(operation)]).await.map(drop)
+    }
+
+    fn statement(&self, text: &str) -> Statement {
+        Statement::new(self.database.dialect(), &self.names.fill(text))
+    }
+
+    async fn rows(&self, text: &str, values: Vec<Value>) -> Result<Vec<Row>, Error> {
+        self.database.rows(&self.statement(text), values).await
+    }
+
+    async fn change(&self, text: &str, values: Vec<Value>) -> Result<u64, Error> {
+        self.database.change(&self.statement(text), values).await
     }
 }
 
-impl Operations {
-    async fn freeze_all(&self, operation: i64, letters: &[LetterId]) -> Result<bool, Error> {
-        let mut session = self.database.begin().await?;
-        // Holds the operation's row until the commit: it cannot start to run meanwhile.
-        let freezing = "UPDATE {table} SET updated_at = {now} WHERE id = $1 AND state = 'freezing'";
-        let freezing = Statement::new(self.database.dialect(), &self.names.fill(freezing));
-        if session.run(&freezing, vec![Value::Int(operation)]).await? == 0 {
-            session.commit().await?;
-            return Ok(false);
-        }
-        for chunk in letters.chunks(CHUNK) {
-            let ids = chunk.iter().map(ToString::to_string).collect();
-            let rows = vec![Column::Ints(vec![operation; chunk.len()]), Column::Texts(ids)];
-            self.insert_items.run(&mut session, rows).await?;
-        }
-        session.commit().await?;
-        Ok(true)
+/// `$1` microseconds from now.
+const fn until(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Postgres => "now() + $1::bigint * interval '1 microsecond'",
+        Dialect::MySql => "UTC_TIMESTAMP(6) + INTERVAL $1 MICROSECOND",
+        Dialect::Sqlite => "strftime('%Y-%m-%d %H:%M:%f', 'now', ($1 / 1000000.0) || ' seconds')",
     }
+}
 
-    async fn mark_all(&self, operation: i64, letters: &[(LetterId, Option<String>)]) -> Result<(), Error> {
-        let outcome = |refusal: &Option<String>| if refusal.is_none() { "done" } else { "refused" };
-        let mut session = self.database.begin().await?;
-        for chunk in letters.chunks(CHUNK) {
-            let rows = vec![
-                Column::Texts(chunk.iter().map(|(letter, _)| letter.to_string()).collect()),
-                Column::Texts(chunk.iter().map(|(_, refusal)| outcome(refusal).to_owned()).collect()),
-                Column::OptTexts(chunk.iter().map(|(_, refusal)| refusal.as_deref().map(clean)).collect()),
-            ];
-            session.run(&self.mark, vec![Value::Rows(rows), Value::Int(operation)]).await?;
-        }
-        session.commit().await
-    }
+fn portion(row: &Row) -> Result<Portion, Error> {
+    Ok(Portion {
+        number: row.int(0)?,
+        pipeline: row.text(1)?,
+        ids: serde_json::from_str(&row.text(2)?).unwrap_or_default(),
+        followed: row.int(3)? != 0,
+        sent: row.text(4)? == "sent",
+    })
 }
 
 fn read(row: &Row) -> Result<Operation, Error> {
@@ -285,10 +474,12 @@ fn read(row: &Row) -> Result<Operation, Error> {
             .into_iter()
             .find(|known| known.name() == state)
             .unwrap_or(OperationState::Paused),
-        reason: row.text(6)?,
+        reason: row.opt_text(6)?.unwrap_or_default(),
         created_at: row.time(7)?,
-        total: row.total(8)?,
-        done: row.total(9)?,
-        refused: row.total(10)?,
+        updated_at: row.time(8)?,
+        total: row.total(9)?,
+        done: row.total(10)?,
+        refused: row.total(11)?,
+        failed: row.total(12)?,
     })
 }

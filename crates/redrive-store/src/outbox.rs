@@ -1,15 +1,17 @@
 //! The transactional outbox: `outbox_event`, and `outbox_event_dlq` for the dead.
 
 use jiff::Timestamp;
-use redrive_core::dead_letter::{DeadLetterQueue, Operator, PipelineKind, Refusal, Status, Unavailable};
+use redrive_core::dead_letter::{
+    DeadLetterQueue, Operator, Order, PipelineKind, Refusal, Status, Unavailable,
+};
 use redrive_core::event::{NewEvent, WorkId};
 use redrive_core::state::OutboxState;
 
-use crate::act::Act;
+use crate::act::{Act, Edit, Payload};
 use crate::caller::Caller;
 use crate::columns::Columns;
 use crate::database::Database;
-use crate::dead_letters::{DeadLetters, PURGE, dead_letter_queue};
+use crate::dead_letters::{Actions, DeadLetters, PURGE, dead_letter_queue};
 use crate::dialect::{Dialect, check_name};
 use crate::error::Error;
 use crate::insert::{Insert, Kind, OnConflict, portions};
@@ -36,6 +38,8 @@ pub enum Ordering {
 pub enum Processed {
     /// They stay, marked as processed.
     Keep,
+    /// They stay, marked as processed, until somebody calls [`Outbox::purge_processed`].
+    KeepForAWhile,
     /// They are deleted: quicker, and the table stays small.
     Delete,
 }
@@ -84,6 +88,8 @@ const SCHEMA: Sql = sql!(each "outbox/schema.sql");
 const SCHEMA_ORDERED: Sql = sql!(each "outbox/schema_ordered.sql");
 const BURY: Sql = sql!(each "outbox/bury.sql");
 const REDRIVE: Sql = sql!(each "outbox/redrive.sql");
+const OUTCOMES: Sql = sql!(each "outbox/outcomes.sql");
+const EDIT: Sql = sql!("outbox/edit.sql");
 
 const WORK: &str = "id, lease, due_at, COALESCE(origin_id, id), event_type, aggregate_type, aggregate_id, payload, \
                     created_at, retry_count, NULL, {interrupted}, history";
@@ -193,7 +199,9 @@ impl Outbox {
         id: &str,
         operator: &Operator,
     ) -> Result<Result<(), Refusal>, Unavailable> {
-        let mut acted = self.redrive(&[id.to_owned()], operator).await?;
+        let order = Order::new(operator, &format!("letter {id}"));
+        let mut acted = self.redrive(&[id.to_owned()], &order).await?;
+        acted.refused.extend(acted.before.pop().map(Refusal::NotWaiting));
         Ok(acted.refused.pop().map_or(Ok(()), Err))
     }
 
@@ -310,7 +318,7 @@ fn shape(options: &OutboxOptions) -> Shape {
         work: WORK,
         created: Times::Native,
         done: match options.processed {
-            Processed::Keep => Done::Set(include_str!("../sql/outbox/done.sql")),
+            Processed::Keep | Processed::KeepForAWhile => Done::Set(include_str!("../sql/outbox/done.sql")),
             Processed::Delete => Done::Delete,
         },
         retry: include_str!("../sql/outbox/retry.sql"),
@@ -343,6 +351,7 @@ fn dead_letters(database: &Database, names: &Names, options: OutboxOptions) -> D
         origin: "NULL",
         origin_id: "t.original_event_id",
         origin_table: options.table,
+        outcome: "NULL",
         statuses: [
             (Status::Open, WAITING),
             (Status::Redriven, "t.redriven = TRUE"),
@@ -358,7 +367,18 @@ fn dead_letters(database: &Database, names: &Names, options: OutboxOptions) -> D
         Dialect::Postgres => vec![send],
         Dialect::Sqlite | Dialect::MySql => vec![send, close],
     };
-    let redrive = Act::of(names, dialect, WAITING, steps);
+    let actions = Actions {
+        redrive: Act::of(names, dialect, WAITING, steps),
+        edit: Edit::elsewhere(names.statement(EDIT), Payload::Text),
+        balance: match options.processed {
+            Processed::Keep => include_str!("../sql/outbox/balance.sql"),
+            Processed::KeepForAWhile | Processed::Delete => {
+                include_str!("../sql/outbox/balance_forgetful.sql")
+            }
+        },
+        resolve,
+        outcomes: Some(names.statement(OUTCOMES)),
+    };
     let kind = PipelineKind::Outbox;
-    DeadLetters::new(database.clone(), names.clone(), options.pipeline, kind, columns, redrive, resolve)
+    DeadLetters::new(database.clone(), names.clone(), options.pipeline, kind, columns, actions)
 }

@@ -51,6 +51,19 @@ impl Times {
             Self::Millis => Value::Int(at.as_millisecond()),
         }
     }
+
+    /// The hours from 1970 to a time, as a whole number.
+    pub(crate) fn hour(self, dialect: Dialect, column: &str) -> String {
+        match (self, dialect) {
+            (Self::Millis, Dialect::MySql) => format!("{column} DIV 3600000"),
+            (Self::Millis, _) => format!("{column} / 3600000"),
+            (Self::Native, Dialect::Postgres) => {
+                format!("CAST(floor(extract(epoch FROM {column}) / 3600) AS BIGINT)")
+            }
+            (Self::Native, Dialect::MySql) => format!("TIMESTAMPDIFF(HOUR, '1970-01-01', {column})"),
+            (Self::Native, Dialect::Sqlite) => format!("CAST(strftime('%s', {column}) AS INTEGER) / 3600"),
+        }
+    }
 }
 
 /// What another program wrote is read as well as it can be: one odd row must not keep all the others

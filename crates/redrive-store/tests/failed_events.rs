@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 
 use common::{
-    LONG, NOW, dead, done, failed, failed_events, ids, open, operator, settle, take, take_one, timeout,
+    LONG, NOW, dead, done, failed, failed_events, ids, open, order, settle, take, take_one, timeout,
 };
 use jiff::Timestamp;
 use redrive_core::dead_letter::{DeadLetterQueue, Status};
@@ -106,7 +106,7 @@ async fn after_its_retries_an_event_needs_a_person_who_can_send_it_back() {
         assert_eq!(state(&failed_events, id).await, FailedEventState::Failed);
         let letter = failed_events.get(&id.to_string()).await.unwrap().unwrap();
         assert_eq!((letter.summary.status, letter.history.attempts().len()), (Status::Failed, 4));
-        failed_events.redrive(&[id.to_string()], &operator()).await.unwrap();
+        failed_events.redrive(&[id.to_string()], &order()).await.unwrap();
         let (_, work) = take_one(&failed_events).await;
         assert_eq!(work.retry_count, 0);
     }

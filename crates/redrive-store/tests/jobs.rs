@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{LONG, NOW, dead, done, failed, ids, jobs, operator, settle, take, take_one, timeout};
+use common::{LONG, NOW, dead, done, failed, ids, jobs, operator, order, settle, take, take_one, timeout};
 use redrive_core::dead_letter::{DeadLetterQueue, Filter, Page, Refusal, Status};
 use redrive_core::event::WorkId;
 use redrive_core::failure::Failure;
@@ -213,7 +213,7 @@ async fn a_unique_key_is_taken_while_its_job_lives() {
             matches!(jobs.enqueue(vec![unique("k")]).await.unwrap()[0], Enqueued::Added(_)),
             "death frees it"
         );
-        let acted = jobs.redrive(&[id.to_string()], &operator()).await.unwrap();
+        let acted = jobs.redrive(&[id.to_string()], &order()).await.unwrap();
         assert_eq!(acted.done.len(), 1, "a redriven job gives its key up, and does not clash with its heir");
         assert_eq!(jobs.backlog().await.unwrap(), 2);
     }
@@ -267,10 +267,10 @@ async fn a_failed_row_of_another_program_is_a_letter_with_a_group_and_can_be_red
         let members = jobs.list(&members, Page::first(10)).await.unwrap().letters;
         assert_eq!(members.len(), 2, "the group lists what it counts");
         let ids: Vec<String> = members.into_iter().map(|letter| letter.id.local).collect();
-        assert_eq!(jobs.redrive(&ids, &operator()).await.unwrap().done.len(), 2);
+        assert_eq!(jobs.redrive(&ids, &order()).await.unwrap().done.len(), 2);
         assert_eq!(take(&jobs, 10, LONG).await.len(), 2);
         assert_eq!(
-            jobs.redrive(&ids[..1], &operator()).await.unwrap().refused,
+            jobs.redrive(&ids[..1], &order()).await.unwrap().refused,
             [Refusal::NotWaiting(ids[0].clone())]
         );
     }
@@ -284,7 +284,7 @@ async fn a_redriven_job_starts_over_with_its_history() {
         for _ in 0..3 {
             fail(&jobs, take_one(&jobs).await).await;
         }
-        assert_eq!(jobs.redrive(&[id.to_string()], &operator()).await.unwrap().done.len(), 1);
+        assert_eq!(jobs.redrive(&[id.to_string()], &order()).await.unwrap().done.len(), 1);
         let mut client = Client::connect(&database).await;
         assert_eq!(row(&mut client, id).await, "pending | 0 | after 5 s | 1 | 0");
         let (_, work) = take_one(&jobs).await;

@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{LONG, dead, done, failed_events, jobs, letters, operator, outbox, settle, take, timeout};
+use common::{LONG, dead, done, failed_events, jobs, letters, order, outbox, settle, take, timeout};
 use jiff::Timestamp;
 use redrive_core::dead_letter::{DeadLetterQueue, Filter, Origin, Page, Status};
 use redrive_core::failure::{Code, Failure};
@@ -118,8 +118,8 @@ async fn letters_of_two_pipelines_in_one_table_do_not_meet() {
         assert_eq!(other.add(&[letter("a")]).await.unwrap(), 1, "each has its own sources");
         let id = one.list(&Filter::default(), Page::first(10)).await.unwrap().letters.remove(0).id.local;
         assert!(other.get(&id).await.unwrap().is_none());
-        assert_eq!(other.redrive(std::slice::from_ref(&id), &operator()).await.unwrap().refused.len(), 1);
-        assert_eq!(one.redrive(&[id], &operator()).await.unwrap().done.len(), 1);
+        assert_eq!(other.redrive(std::slice::from_ref(&id), &order()).await.unwrap().refused.len(), 1);
+        assert_eq!(one.redrive(&[id], &order()).await.unwrap().done.len(), 1);
         assert!(take(&other, 10, LONG).await.is_empty());
         assert_eq!(take(&one, 10, LONG).await.len(), 1);
         assert_eq!(other.purge(Timestamp::now() + LONG).await.unwrap(), 0);
@@ -133,7 +133,7 @@ async fn a_redriven_letter_is_sent_and_then_closed_or_fails_with_its_first_failu
         store.add(&[letter("a"), letter("b")]).await.unwrap();
         let listing = store.list(&Filter::default(), Page::first(10)).await.unwrap();
         let ids: Vec<String> = listing.letters.into_iter().map(|letter| letter.id.local).collect();
-        store.redrive(&ids, &operator()).await.unwrap();
+        store.redrive(&ids, &order()).await.unwrap();
         let mut claimed = take(&store, 10, LONG).await;
         assert_eq!(claimed[0].1.event.payload, letter("a").payload, "byte for byte");
         let second = claimed.split_off(1);

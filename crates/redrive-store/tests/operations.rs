@@ -4,9 +4,11 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::{open, operator};
 use redrive_core::dead_letter::{LetterId, Operator};
-use redrive_store::{Audit, OperationState, Operations};
+use redrive_store::{Audit, Edits, NewOperation, Opened, OperationState, Operations, Portion, Sent};
 use redrive_testkit::{self as testkit, Client, TestDatabase};
 
 async fn operations(database: &TestDatabase) -> Operations {
@@ -15,8 +17,18 @@ async fn operations(database: &TestDatabase) -> Operations {
     operations
 }
 
-fn letters(range: std::ops::Range<u32>) -> Vec<LetterId> {
-    range.map(|number| LetterId::new("orders", number)).collect()
+fn portion(number: i64, range: std::ops::Range<u32>) -> Portion {
+    let ids = range.map(|number| number.to_string()).collect();
+    Portion { number, pipeline: "orders".into(), ids, followed: false, sent: false }
+}
+
+async fn opened(operations: &Operations) -> i64 {
+    let operator = operator();
+    let new = NewOperation { action: "redrive", operator: &operator, note: "", request: "{}", key: None };
+    match operations.open(&new).await.unwrap() {
+        Opened::New(id) => id,
+        Opened::Known(id) => panic!("{id} was never opened"),
+    }
 }
 
 const REQUEST: &str = r#"{"filter":{"q":"it's \\ \u0000 %"},"rate":10}"#;
@@ -26,8 +38,16 @@ async fn an_operation_survives_as_it_was_confirmed() {
     for database in testkit::backends(file!()).await {
         let operations = operations(&database).await;
         let hostile = Operator::new("o'\\\"\u{1F4A9}\0");
-        let id = operations.open("redrive", &hostile, "why\0 'not' \\", REQUEST).await.unwrap();
-        assert!(operations.freeze(id, &letters(0..3)).await.unwrap());
+        let note = "why\0 'not' \\";
+        let new = NewOperation {
+            action: "redrive",
+            operator: &hostile,
+            note,
+            request: REQUEST,
+            key: Some("k'1\0"),
+        };
+        let Opened::New(id) = operations.open(&new).await.unwrap() else { panic!("it is new") };
+        assert!(operations.freeze(id, &portion(0, 0..3)).await.unwrap());
         let operation = operations.get(id).await.unwrap().unwrap();
         assert_eq!(
             (operation.id, operation.action.as_str(), operation.request.as_str()),
@@ -39,10 +59,12 @@ async fn an_operation_survives_as_it_was_confirmed() {
         );
         assert_eq!((operation.state, operation.reason.as_str()), (OperationState::Freezing, ""));
         assert_eq!((operation.total, operation.done, operation.refused), (3, 0, 0));
-        let other = operations.open("resolve", &operator(), "", "{}").await.unwrap();
-        let newest: Vec<i64> = operations.list(10).await.unwrap().iter().map(|one| one.id).collect();
-        assert_eq!(newest, [other, id]);
-        assert_eq!(operations.list(1).await.unwrap().len(), 1);
+        assert_eq!(operations.open(&new).await.unwrap(), Opened::Known(id), "the same request");
+        let other = opened(&operations).await;
+        assert_ne!(other, opened(&operations).await, "without a key each is its own");
+        let newest: Vec<i64> = operations.list(None, 10).await.unwrap().iter().map(|one| one.id).collect();
+        assert_eq!((newest.len(), newest[1], newest[2]), (3, other, id));
+        assert_eq!(operations.list(Some(other), 10).await.unwrap().len(), 1);
         assert!(operations.get(999).await.unwrap().is_none());
     }
 }
@@ -52,16 +74,18 @@ async fn an_operation_survives_as_it_was_confirmed() {
 async fn a_set_is_frozen_once_however_often_it_is_written_and_newcomers_stay_out() {
     for database in testkit::backends(file!()).await {
         let operations = operations(&database).await;
-        let id = operations.open("redrive", &operator(), "", "{}").await.unwrap();
-        assert!(operations.freeze(id, &letters(0..1_500)).await.unwrap());
-        assert!(operations.freeze(id, &letters(700..2_000)).await.unwrap(), "again, after a crash");
-        assert!(operations.freeze(id, &[]).await.unwrap());
-        assert!(operations.freeze(id, &[LetterId::new("Orders", 1)]).await.unwrap(), "another pipeline");
-        assert_eq!(operations.get(id).await.unwrap().unwrap().total, 2_001, "{:?}", database.backend);
+        let id = opened(&operations).await;
+        assert!(operations.freeze(id, &portion(0, 0..1_500)).await.unwrap());
+        assert!(operations.freeze(id, &portion(0, 700..2_000)).await.unwrap(), "again, after a crash");
+        assert_eq!(operations.get(id).await.unwrap().unwrap().total, 1_500, "{:?}", database.backend);
+        operations.thaw(id).await.unwrap();
+        assert_eq!(operations.get(id).await.unwrap().unwrap().total, 0);
+        assert!(operations.freeze(id, &portion(0, 0..2)).await.unwrap());
         assert!(operations.become_state(id, OperationState::Running, "").await.unwrap());
-        assert!(!operations.freeze(id, &letters(2_000..2_001)).await.unwrap(), "too late");
-        assert!(!operations.freeze(999, &letters(0..1)).await.unwrap(), "no such operation");
-        assert_eq!(operations.get(id).await.unwrap().unwrap().total, 2_001);
+        assert!(!operations.freeze(id, &portion(1, 2_000..2_001)).await.unwrap(), "too late");
+        operations.thaw(id).await.unwrap();
+        assert!(!operations.freeze(999, &portion(0, 0..1)).await.unwrap(), "no such operation");
+        assert_eq!(operations.get(id).await.unwrap().unwrap().total, 2, "what runs does not thaw");
     }
 }
 
@@ -72,7 +96,7 @@ async fn every_change_of_state_is_guarded_by_the_table() {
         let mut client = Client::connect(&database).await;
         for from in OperationState::ALL {
             for to in OperationState::ALL {
-                let id = operations.open("redrive", &operator(), "", "{}").await.unwrap();
+                let id = opened(&operations).await;
                 client
                     .run(&format!("UPDATE redrive_operation SET state = '{}' WHERE id = {id}", from.name()))
                     .await;
@@ -91,7 +115,7 @@ async fn every_change_of_state_is_guarded_by_the_table() {
 async fn of_many_who_finish_an_operation_one_did_it() {
     for database in testkit::backends(file!()).await {
         let operations = operations(&database).await;
-        let id = operations.open("redrive", &operator(), "", "{}").await.unwrap();
+        let id = opened(&operations).await;
         operations.become_state(id, OperationState::Running, "").await.unwrap();
         let finish = || operations.become_state(id, OperationState::Finished, "");
         let (a, b, c) = tokio::join!(finish(), finish(), finish());
@@ -103,51 +127,71 @@ async fn of_many_who_finish_an_operation_one_did_it() {
 async fn a_restart_goes_on_where_it_was() {
     for database in testkit::backends(file!()).await {
         let first = operations(&database).await;
-        let id = first.open("redrive", &operator(), "", "{}").await.unwrap();
-        let all = letters(0..1_200);
-        first.freeze(id, &all).await.unwrap();
+        let id = opened(&first).await;
+        let followed = Portion { followed: true, ..portion(0, 0..1) };
+        first.freeze(id, &followed).await.unwrap();
+        first.freeze(id, &portion(1, 1..5)).await.unwrap();
+        first.freeze(id, &portion(2, 5..9)).await.unwrap();
         first.become_state(id, OperationState::Running, "").await.unwrap();
-        let next = first.next(id, 600).await.unwrap();
-        assert_eq!(next, all[..600], "in the order of the set");
-        let refusal = "it's \\ gone: \u{1F4A9}\0".to_owned();
-        let marks: Vec<_> = next
-            .into_iter()
-            .enumerate()
-            .map(|(at, letter)| (letter, (at % 3 == 0).then(|| refusal.clone())))
-            .collect();
-        first.mark(id, &marks).await.unwrap();
-        first.mark(id, &[]).await.unwrap();
+        assert_eq!(first.next(id).await.unwrap().unwrap(), followed);
+        first.sent(id, &followed, &Sent { done: 1, ..Sent::default() }).await.unwrap();
         drop(first);
 
         let second = operations(&database).await;
-        assert_eq!(second.next(id, 5).await.unwrap(), all[600..605]);
+        let sent = second.next(id).await.unwrap().unwrap();
+        assert_eq!((sent.number, sent.sent), (0, true), "it was sent, and is still followed");
+        second.settled(id, 0, 1).await.unwrap();
+        let next = second.next(id).await.unwrap().unwrap();
+        assert_eq!(next, portion(1, 1..5));
+        let refusals = vec!["it's \\ gone: \u{1F4A9}\0".to_owned(); 50];
+        second.sent(id, &next, &Sent { done: 1, refused: 3, refusals: refusals.clone() }).await.unwrap();
+        // What is marked stays as it was marked first.
+        second.sent(id, &next, &Sent { done: 4, refused: 0, refusals: vec![] }).await.unwrap();
         let operation = second.get(id).await.unwrap().unwrap();
-        assert_eq!((operation.total, operation.done, operation.refused), (1_200, 400, 200));
-        // What is marked stays as it was marked first; strangers are not in the set.
-        second.mark(id, &[(all[0].clone(), None), (LetterId::new("other", 1), None)]).await.unwrap();
-        assert_eq!(second.get(id).await.unwrap().unwrap().done, 400);
-        let mut client = Client::connect(&database).await;
-        let reason = "SELECT reason FROM redrive_operation_item WHERE letter_id = 'orders:0'";
-        assert_eq!(client.column(reason).await, ["it's \\ gone: \u{1F4A9}\u{FFFD}"]);
-
-        second.mark(id, &all.iter().map(|letter| (letter.clone(), None)).collect::<Vec<_>>()).await.unwrap();
-        assert!(second.next(id, 5).await.unwrap().is_empty());
-        assert_eq!(second.get(id).await.unwrap().unwrap().done, 1_000);
+        assert_eq!((operation.total, operation.done, operation.refused, operation.failed), (9, 2, 3, 1));
+        let kept = second.refusals(id).await.unwrap();
+        assert_eq!((kept.len(), kept[0].as_str()), (20, "it's \\ gone: \u{1F4A9}\u{FFFD}"));
+        assert_eq!(second.next(id).await.unwrap().unwrap().number, 2);
+        second.sent(id, &portion(2, 5..9), &Sent { done: 4, ..Sent::default() }).await.unwrap();
+        assert!(second.next(id).await.unwrap().is_none());
     }
 }
 
 #[tokio::test]
-async fn two_operations_with_the_same_letters_do_not_mark_each_other() {
+async fn one_instance_at_a_time_works_on_an_operation() {
     for database in testkit::backends(file!()).await {
         let operations = operations(&database).await;
-        let one = operations.open("redrive", &operator(), "", "{}").await.unwrap();
-        let other = operations.open("redrive", &operator(), "", "{}").await.unwrap();
-        for id in [one, other] {
-            operations.freeze(id, &letters(0..2)).await.unwrap();
-        }
-        operations.mark(one, &[(letters(0..1).remove(0), None)]).await.unwrap();
-        assert_eq!(operations.next(one, 9).await.unwrap(), letters(1..2));
-        assert_eq!(operations.next(other, 9).await.unwrap(), letters(0..2));
+        let id = opened(&operations).await;
+        let long = Duration::from_secs(600);
+        assert!(operations.hold(id, "a", long).await.unwrap());
+        assert!(operations.hold(id, "a", long).await.unwrap(), "again, to hold it longer");
+        assert!(!operations.hold(id, "b", long).await.unwrap(), "{:?}", database.backend);
+        operations.let_go("a").await.unwrap();
+        assert!(operations.hold(id, "b", Duration::from_micros(1)).await.unwrap());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(operations.hold(id, "a", long).await.unwrap(), "who says nothing any more has lost it");
+        assert_eq!(operations.active().await.unwrap().len(), 1);
+        operations.become_state(id, OperationState::Cancelled, "").await.unwrap();
+        assert!(!operations.hold(id, "a", long).await.unwrap(), "there is nothing left to do");
+        assert!(operations.active().await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn an_edit_keeps_what_the_letter_was() {
+    for database in testkit::backends(file!()).await {
+        let edits = Edits::new(open(&database).await);
+        edits.migrate().await.unwrap();
+        let letter = LetterId::new("orders", 1);
+        edits.record(&letter, &operator(), b"\0\xff was", b"is").await.unwrap();
+        edits.record(&letter, &operator(), b"is", b"").await.unwrap();
+        let of = edits.of(&letter).await.unwrap();
+        assert_eq!(
+            (of.len(), of[0].edited.as_slice(), of[1].original.as_slice()),
+            (2, &b""[..], &b"\0\xff was"[..])
+        );
+        assert_eq!(of[0].operator, "alice");
+        assert!(edits.of(&LetterId::new("orders", 2)).await.unwrap().is_empty());
     }
 }
 

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{LONG, dead, done, event, jobs, open, operator, outbox, settle, take, take_one, timeout};
+use common::{LONG, dead, done, event, jobs, open, order, outbox, settle, take, take_one, timeout};
 use redrive_core::dead_letter::{DeadLetterQueue, Filter, Page, PipelineKind, Status};
 use redrive_store::{
     Audit, Database, Enqueued, Error, FailedEvents, FailedEventsOptions, Jobs, JobsOptions, Letters, NewJob,
@@ -154,7 +154,7 @@ async fn an_outbox_of_the_applications_own_is_adopted_with_its_rows() {
         for id in &ids {
             assert!(outbox.get(id).await.unwrap().is_some());
         }
-        assert_eq!(outbox.redrive(&ids, &operator()).await.unwrap().done.len(), 5);
+        assert_eq!(outbox.redrive(&ids, &order()).await.unwrap().done.len(), 5);
         assert_eq!(take(&outbox, 10, LONG).await.len(), 5);
     }
 }
@@ -244,7 +244,7 @@ async fn a_table_may_be_in_a_schema_beside_another_of_its_name() {
         assert_eq!(claimed.len(), 1);
         settle(&shop, dead(claimed, &timeout())).await;
         let letter = shop.list(&Filter::default(), Page::first(1)).await.unwrap().letters.remove(0).id.local;
-        assert_eq!(shop.redrive(&[letter], &operator()).await.unwrap().done.len(), 1);
+        assert_eq!(shop.redrive(&[letter], &order()).await.unwrap().done.len(), 1);
     }
 }
 

@@ -8,7 +8,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use common::{LONG, NOW, claim, event, failed, operator, outbox, timeout};
+use common::{LONG, NOW, claim, event, failed, operator, order, outbox, timeout};
 use redrive_core::dead_letter::{DeadLetterQueue, Filter, Page, Status};
 use redrive_core::lease::Settlement;
 use redrive_store::{Outbox, OutboxOptions, WorkStore as _};
@@ -72,7 +72,7 @@ async fn operate(outbox: &Outbox, turn: u64) {
     }
     match turn % 3 {
         0 => drop(outbox.resolve(&ids[..ids.len() / 4], &operator(), "enough").await.unwrap()),
-        _ => drop(outbox.redrive(&ids, &operator()).await.unwrap()),
+        _ => drop(outbox.redrive(&ids, &order()).await.unwrap()),
     }
     if turn.is_multiple_of(7) {
         outbox.stats().await.unwrap();
@@ -95,7 +95,7 @@ async fn finish(outbox: &Outbox, delivered: &Delivered) {
             return;
         }
         count(delivered, &mut done, &[]);
-        outbox.redrive(&ids, &operator()).await.unwrap();
+        outbox.redrive(&ids, &order()).await.unwrap();
     }
 }
 

@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::selection::Selection;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -12,14 +15,24 @@ Examples:
   redrive serve --config /etc/redrive.toml    start with a configuration
   REDRIVE__SERVER__LISTEN=127.0.0.1:8080 redrive serve
                                               override one setting
+  redrive status; redrive groups              what is dead, and why
+  redrive retry orders:42                     send one letter back to work
+  redrive retry --group 00c0ffee00c0ffee --canary --rate 50
+                                              send a group back: a few first, stop if they fail again
+  redrive export --format csv --since 1d > letters.csv
+
+The commands about letters talk to a server (--server, REDRIVE_SERVER, with a token in REDRIVE_TOKEN or
+--token-file), or without one open the stores of the configuration themselves.
 
 Configuration: --config FILE, else the file in REDRIVE_CONFIG, else ./redrive.toml when it is there, else
 the defaults. `redrive check --reference` prints every setting.
 
 Exit codes:
   0  done
-  1  failed: a port is taken, a database cannot be reached, a stop took too long
-  2  wrong usage or configuration";
+  1  failed: a port is taken, a stop took too long, an operation stopped itself
+  2  wrong usage or configuration
+  3  nothing found, or refused: no such letter, somebody was faster, the token does not allow it
+  4  unavailable: a server or a store does not answer";
 
 /// The dead-letter layer for event pipelines: classify, retry, isolate, park, dead-letter, redrive.
 #[derive(Debug, Parser)]
@@ -52,6 +65,9 @@ pub(crate) enum Command {
         /// Less of everything.
         #[arg(long)]
         fast: bool,
+        /// Leave it running at the end, with new faults to play with, until Ctrl-C.
+        #[arg(long)]
+        keep: bool,
     },
 
     /// Check the configuration and report every mistake with its place.
@@ -66,6 +82,228 @@ pub(crate) enum Command {
     /// `serve` does so too; this is for those who separate the two. Safe to run again and at the
     /// same time as others.
     Migrate,
+
+    /// Show every pipeline: its letters, its backlog, what is wrong with it.
+    Status {
+        #[command(flatten)]
+        to: To,
+    },
+
+    /// List the groups of letters that wait, the largest first.
+    Groups {
+        #[command(flatten)]
+        to: To,
+        /// Of this pipeline.
+        #[arg(long, short, value_name = "NAME")]
+        pipeline: Option<String>,
+        /// How many.
+        #[arg(long, default_value_t = 50, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=500))]
+        limit: u32,
+    },
+
+    /// List letters, newest first.
+    Ls {
+        #[command(flatten)]
+        to: To,
+        #[command(flatten)]
+        selection: Selection,
+        /// How many.
+        #[arg(long, default_value_t = 50, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+        limit: u32,
+    },
+
+    /// Show one letter: payload, failures, origin, edits.
+    Show {
+        #[command(flatten)]
+        to: To,
+        /// The letter, such as orders:42.
+        id: String,
+    },
+
+    /// Send letters back to work: one by its id, or all that match.
+    ///
+    /// Many are an operation: counted and confirmed first, then carried out and followed to the end.
+    Retry {
+        #[command(flatten)]
+        to: To,
+        #[command(flatten)]
+        which: Which,
+        /// The most letters per second.
+        #[arg(long, value_name = "LETTERS", conflicts_with = "id", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        rate: Option<u32>,
+        /// 1, 5, 20 letters first, each followed to its outcome; stop if they fail again.
+        #[arg(long, conflicts_with = "id")]
+        canary: bool,
+        /// Send what is in this file instead of the payload; - is standard input.
+        #[arg(long, value_name = "FILE", requires = "id")]
+        edit: Option<PathBuf>,
+    },
+
+    /// Close letters: one by its id, or all that match.
+    Resolve {
+        #[command(flatten)]
+        to: To,
+        #[command(flatten)]
+        which: Which,
+    },
+
+    /// List operations, show one, pause, resume or cancel it.
+    Ops {
+        #[command(flatten)]
+        to: To,
+        /// The operation.
+        id: Option<i64>,
+        /// What to do with it.
+        #[arg(value_enum, requires = "id")]
+        turn: Option<Turn>,
+        /// Stay until it ends, is paused, or stops itself.
+        #[arg(long, short, requires = "id")]
+        follow: bool,
+    },
+
+    /// Follow letters live, as they die.
+    Tail {
+        #[command(flatten)]
+        to: To,
+        #[command(flatten)]
+        selection: Selection,
+        /// How many of the latest to show first.
+        #[arg(long, short = 'n', default_value_t = 10, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=500))]
+        last: u32,
+    },
+
+    /// Prove that everything that was accepted is somewhere, pipeline by pipeline.
+    Verify {
+        #[command(flatten)]
+        to: To,
+    },
+
+    /// Put work in: one piece from flags, or many from standard input.
+    ///
+    /// Standard input has one JSON object per line, in the shape of the API:
+    /// {"event_type": "OrderCreated", "aggregate_id": "42", "payload": …} for an outbox,
+    /// {"subject": "7", "payload": …} for a job queue.
+    Enqueue {
+        #[command(flatten)]
+        to: To,
+        /// The kind of the pipeline.
+        #[arg(value_enum)]
+        kind: Work,
+        /// The pipeline.
+        name: String,
+        /// The type of one event; an outbox only.
+        #[arg(long = "type", short, value_name = "TYPE")]
+        event_type: Option<String>,
+        /// The key of one event, or the subject of one job.
+        #[arg(long, short, value_name = "KEY", allow_hyphen_values = true)]
+        key: Option<String>,
+        /// The payload of the one; else standard input is.
+        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+        payload: Option<String>,
+    },
+
+    /// Write letters to a file or to standard output, all that match.
+    Export {
+        #[command(flatten)]
+        to: To,
+        #[command(flatten)]
+        selection: Selection,
+        /// How.
+        #[arg(long, value_enum, default_value_t = Format::Jsonl)]
+        format: Format,
+        /// With payloads, headers and history: one request per letter.
+        #[arg(long)]
+        whole: bool,
+        /// Where to; else to standard output.
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+}
+
+/// Which console, and how it answers.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct To {
+    /// The address of a server; without one the stores of the configuration are opened.
+    #[arg(long, env = "REDRIVE_SERVER", value_name = "URL", help_heading = "Console")]
+    server: Option<String>,
+    /// A file with the token; else it is in REDRIVE_TOKEN.
+    #[arg(long, env = "REDRIVE_TOKEN_FILE", value_name = "FILE", help_heading = "Console")]
+    token_file: Option<PathBuf>,
+    /// Answer with JSON, for programs.
+    #[arg(long, help_heading = "Console")]
+    pub(crate) json: bool,
+}
+
+impl To {
+    /// The server, if one was named. An empty variable names none.
+    pub(crate) fn server(&self) -> Option<&str> {
+        self.server.as_deref().filter(|server| !server.is_empty())
+    }
+
+    /// The file with the token.
+    pub(crate) fn token_file(&self) -> Option<&Path> {
+        self.token_file.as_deref().filter(|path| !path.as_os_str().is_empty())
+    }
+}
+
+/// One letter, or many.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Which {
+    /// The letter, such as orders:42.
+    pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// Every letter that waits.
+    #[arg(long, conflicts_with = "id")]
+    pub(crate) all: bool,
+    /// Only count.
+    #[arg(long, conflicts_with = "id")]
+    pub(crate) dry_run: bool,
+    /// Do not ask.
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Start it and do not wait for its end; needs a server that goes on with it.
+    #[arg(long, conflicts_with = "id")]
+    pub(crate) detach: bool,
+    /// Why, for the audit log.
+    #[arg(long, short = 'm', default_value = "", hide_default_value = true, value_name = "TEXT")]
+    pub(crate) note: String,
+}
+
+/// What to do with an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Turn {
+    /// Stop for a while.
+    Pause,
+    /// Go on.
+    Resume,
+    /// End it; what is done stays done.
+    Cancel,
+}
+
+/// Where work is put in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Work {
+    /// Events into an outbox.
+    Outbox,
+    /// Jobs into a queue.
+    Jobs,
+}
+
+/// How letters are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A table for spreadsheets; formulas in it are text.
+    Csv,
+    /// One JSON object per line.
+    Jsonl,
 }
 
 /// How the log looks.

@@ -12,7 +12,8 @@ use crate::args::{Command, LogFormat};
 pub(crate) fn start(format: LogFormat, command: &Command) {
     let level = match command {
         Command::Demo { .. } => LevelFilter::ERROR,
-        _ => LevelFilter::INFO,
+        Command::Serve | Command::Check { .. } | Command::Migrate => LevelFilter::INFO,
+        _ => LevelFilter::WARN,
     };
     let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);

@@ -3,10 +3,13 @@
 mod args;
 mod command;
 mod demo;
+mod line;
 mod log;
 mod monitor;
 mod retention;
 mod running;
+mod screen;
+mod selection;
 mod signal;
 mod wire;
 
@@ -33,6 +36,9 @@ fn tell(failure: &Failure) -> ExitCode {
     let (code, text) = match failure {
         Failure::Configuration(error @ redrive::config::Error::Wrong(_)) => (2, error.to_string()),
         Failure::Configuration(error) => (2, format!("error: {:#}", anyhow::Error::msg(chain(error)))),
+        Failure::Usage(said) => (2, format!("error: {said}")),
+        Failure::Refused(said) => (3, format!("error: {said}")),
+        Failure::Unavailable(said) => (4, format!("error: {said}")),
         Failure::Other(error) => (1, format!("error: {error:#}")),
     };
     // Nobody is left to be told when this fails too.

@@ -42,6 +42,45 @@ impl Inert {
     }
 }
 
+/// The whole text on one line, with everything harmful in it escaped.
+#[must_use]
+pub fn escape(text: &str) -> String {
+    let mut inert = String::with_capacity(text.len());
+    text.chars().for_each(|char| push(&mut inert, char));
+    inert
+}
+
+/// The whole text with its lines and indents, and everything else that is harmful in it escaped.
+#[must_use]
+pub fn escape_lines(text: &str) -> String {
+    let mut inert = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '\n' => inert.push(char),
+            '\t' => inert.push_str("    "),
+            char => push(&mut inert, char),
+        }
+    }
+    inert
+}
+
+/// JSON that is safe to look at: what is harmful in its strings is escaped, and reads back as it was.
+#[must_use]
+pub fn escape_json(json: &str) -> String {
+    let mut inert = String::with_capacity(json.len());
+    for char in json.chars() {
+        // Line breaks stand between values: within a string they are escaped already.
+        if is_harmful(char) && char != '\n' {
+            for unit in char.encode_utf16(&mut [0; 2]) {
+                inert.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            inert.push(char);
+        }
+    }
+    inert
+}
+
 fn push(inert: &mut String, char: char) {
     if is_harmful(char) {
         inert.extend(char.escape_default());
@@ -133,5 +172,16 @@ mod tests {
             prop_assert!(!inert.as_str().chars().any(is_harmful));
             prop_assert_eq!(Inert::new(inert.as_str()), inert);
         }
+    }
+
+    #[test]
+    fn escaped_text_has_its_shape_and_escaped_json_its_meaning() {
+        assert_eq!(escape(" a\u{1b}b\n"), " a\\u{1b}b\\n");
+        assert_eq!(escape_lines("  a\n\tb\r\u{9b}"), "  a\n    b\\r\\u{9b}");
+        let text = "\u{202e}x\u{9b}\u{e0001}é\u{1b}\n";
+        let json = serde_json::to_string_pretty(&[text]).unwrap();
+        let inert = escape_json(&json);
+        assert!(!inert.chars().any(|char| is_harmful(char) && char != '\n'), "{inert:?}");
+        assert_eq!(serde_json::from_str::<[String; 1]>(&inert).unwrap(), [text]);
     }
 }

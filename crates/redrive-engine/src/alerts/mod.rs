@@ -48,7 +48,7 @@ pub use channel::{Channel, ChannelError};
 pub use crossings::{Crossing, Crossings};
 pub use dispatcher::{Dispatcher, DispatcherOptions};
 pub use email::{EmailChannel, EmailOptions};
-pub use inert::Inert;
+pub use inert::{Inert, escape, escape_json, escape_lines};
 pub use limiter::Rate;
 pub use log::LogChannel;
 pub use slack::SlackChannel;

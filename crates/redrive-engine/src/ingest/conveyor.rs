@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::books::Fate;
 use super::delivery::{Formed, Notice};
 use super::{Arrival, Ingest, Item};
 
@@ -136,20 +137,23 @@ impl Ingest {
     }
 
     /// Tells what became of a file; whether to go on.
-    fn recovered(&self, outcome: Outcome) -> bool {
+    pub(super) fn recovered(&self, outcome: Outcome) -> bool {
         match outcome {
             Outcome::Empty => return false,
             Outcome::Uploaded { file, events } => {
                 self.tally.reuploaded.increment(events);
                 self.tally.stored.increment(events);
                 self.tally.delivered.increment(events);
+                self.books.left_disk(Fate::Delivered, events, self.is_ours(&file));
                 tracing::debug!(pipeline = %self.name, file, events, "a file was uploaded");
                 self.store_answered();
             }
-            Outcome::Quarantined { file, reason, rescued } => {
+            Outcome::Quarantined { file, reason, rescued, held } => {
                 self.tally.reuploaded.increment(rescued);
                 self.tally.stored.increment(rescued);
                 self.tally.damaged.increment(1);
+                // The whole file is in the store, set aside: none of its events is lost.
+                self.books.left_disk(Fate::Delivered, held, self.is_ours(&file));
                 let failure =
                     Failure::malformed("DamagedFile", format!("{reason}; {rescued} events were rescued"));
                 self.notify(Notice::Damaged, &file, rescued, &failure);
@@ -169,6 +173,7 @@ impl Ingest {
     pub(super) fn expired(&self, lost: &[Lost]) {
         for lost in lost {
             self.tally.expired.increment(1);
+            self.books.left_disk(Fate::Expired, lost.events, self.is_ours(&lost.file));
             let failure = Failure::permanent("Expired", "the file was older than max-age and is deleted");
             self.notify(Notice::Expired, &lost.file, lost.events, &failure);
         }

@@ -13,6 +13,7 @@ use redrive_spool::spool::Lost;
 use redrive_spool::{Batch, Error as DiskError};
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::books::Fate;
 use super::record::Cut;
 use super::{Ingest, Item, WhenFull};
 use crate::alerts::{DeadLetterAlert, HandlerDown, HandlerUp, Inert};
@@ -122,6 +123,7 @@ impl Ingest {
             Ok(()) => {
                 self.tally.stored.increment(events);
                 self.tally.delivered.increment(events);
+                self.books.delivered(events);
                 self.store_answered();
                 true
             }
@@ -146,6 +148,7 @@ impl Ingest {
         match saving.await {
             Ok(Ok(evicted)) => {
                 self.tally.enqueued.increment(events);
+                self.books.spooled(events);
                 self.tally.rung(Rung::Disk);
                 self.evicted(&evicted);
                 true
@@ -168,6 +171,7 @@ impl Ingest {
 
     fn drop_batch(&self, name: &str, events: u64, reason: &str) {
         self.tally.dropped.increment(events);
+        self.books.dropped(events);
         self.tally.rung(Rung::Nowhere);
         self.notify(Notice::Dropped, name, events, &Failure::permanent("Dropped", reason));
     }
@@ -184,6 +188,7 @@ impl Ingest {
     fn evicted(&self, lost: &[Lost]) {
         for lost in lost {
             self.tally.expired.increment(1);
+            self.books.left_disk(Fate::Expired, lost.events, self.is_ours(&lost.file));
             let failure = Failure::permanent("Evicted", "the spool was full and its oldest file is deleted");
             self.notify(Notice::Evicted, &lost.file, lost.events, &failure);
         }

@@ -16,8 +16,10 @@
 //! counted. Without one (the founding behaviour) also what is in memory when the process dies, and a batch
 //! that neither the store nor the disk takes.
 
+mod books;
 mod conveyor;
 mod delivery;
+mod letters;
 mod outage;
 mod record;
 mod replay;
@@ -30,6 +32,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use redrive_core::dead_letter::DeadLetterQueue;
 use redrive_spool::journal::Span;
 use redrive_spool::spool::{SpoolStats, instance};
 use redrive_spool::{Error as DiskError, Journal, JournalOptions, Spool, SpoolOptions, Target};
@@ -133,6 +136,7 @@ pub struct Ingest {
     backlog: AtomicU64,
     outage: Outage,
     tally: Tally,
+    books: books::Books,
     stop: CancellationToken,
 }
 
@@ -198,6 +202,7 @@ impl Ingest {
             backlog: AtomicU64::new(0),
             outage: Outage::default(),
             tally: Tally::new(name),
+            books: books::Books::default(),
             stop: CancellationToken::new(),
         }))
     }
@@ -215,6 +220,7 @@ impl Ingest {
         let span = self.write_down(&lines).await?;
         self.backlog.fetch_add(events, Ordering::Relaxed);
         self.tally.accepted.increment(events);
+        self.books.accepted(events);
         let is_written_down = span.is_some();
         let sent = self.inbox.send(Arrival::Item(Item { lines, events, span, _room: room }));
         // What comes after the conveyor has ended is in the journal, for the next start, or nowhere.
@@ -245,6 +251,17 @@ impl Ingest {
     #[must_use]
     pub fn spool(&self) -> &Arc<Spool> {
         &self.spool
+    }
+
+    /// Its files that wait on disk, as dead letters.
+    #[must_use]
+    pub fn letters(self: &Arc<Self>) -> Arc<dyn DeadLetterQueue> {
+        Arc::new(letters::SpooledFiles(Arc::clone(self)))
+    }
+
+    /// Whether this process wrote the file of this name.
+    fn is_ours(&self, file: &str) -> bool {
+        file.contains(&format!("_{}_", self.options.spool_options.instance))
     }
 
     /// How it is.

@@ -128,6 +128,7 @@ impl Replay {
         let Some(room) = self.room(bytes).await else { return };
         let events = pieces.iter().map(|piece| count(piece)).sum();
         self.ingest.backlog.fetch_add(events, Ordering::Relaxed);
+        self.ingest.books.accepted(events);
         let formed = Formed { name: Some(name), pieces, events, spans, room: vec![room] };
         let _ = self.ingest.inbox.send(Arrival::Again(formed));
     }
@@ -136,6 +137,7 @@ impl Replay {
         let Some(room) = self.room(lines.len()).await else { return };
         let events = count(&lines);
         self.ingest.backlog.fetch_add(events, Ordering::Relaxed);
+        self.ingest.books.accepted(events);
         let item = Item { lines, events, span: Some(position.into()), _room: room };
         let _ = self.ingest.inbox.send(Arrival::Item(item));
     }

@@ -9,6 +9,8 @@ use crate::ladder::Rung;
 pub(super) struct Tally {
     pub(super) accepted: Counter,
     pub(super) delivered: Counter,
+    /// Events that a person gave up.
+    pub(super) resolved: Counter,
     /// Events that were uploaded at the first go or from disk.
     pub(super) stored: Counter,
     pub(super) put_errors: Counter,
@@ -32,6 +34,7 @@ impl Tally {
         Self {
             accepted: events("accepted"),
             delivered: events("delivered"),
+            resolved: events("resolved"),
             stored: count("s3_events_stored_total"),
             put_errors: count("s3_put_errors_total"),
             enqueued: count("dlq_events_enqueued_total"),

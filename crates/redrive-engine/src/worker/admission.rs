@@ -64,10 +64,12 @@ impl Worker {
             self.fail(lease, event, record, Failure::interrupted());
             return None;
         }
-        let Some(route) = self.routes.find(&event.event_type).cloned() else {
-            let failure = Failure::unhandled(&event.event_type);
-            self.fail(lease, event, record, failure);
-            return None;
+        let route = match self.routes.find(&event).cloned() {
+            Ok(route) => route,
+            Err(failure) => {
+                self.fail(lease, event, record, failure);
+                return None;
+            }
         };
         let on_trial = judge::is_on_trial(&self.pipeline.policy, &record);
         let seat = on_trial.then(trial::enter).flatten();

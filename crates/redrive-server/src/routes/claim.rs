@@ -14,6 +14,7 @@ use redrive_store::Error;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use utoipa::ToSchema;
 
 use super::trouble::trouble;
 use crate::payload::PayloadOut;
@@ -28,10 +29,12 @@ const LEASES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from
 const SLICE: Duration = Duration::from_secs(1);
 
 /// What a worker asks for.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Claim)]
 struct ClaimIn {
     worker: Option<String>,
+    #[schema(minimum = 1, maximum = 1_000)]
     limit: Option<u32>,
     lease: Option<Span>,
     wait: Option<Span>,
@@ -46,13 +49,15 @@ struct Wish {
 }
 
 /// What a worker gets.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Claimed {
     jobs: Vec<Job>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ClaimedJob)]
 struct Job {
+    #[schema(value_type = i64)]
     id: WorkId,
     /// Text: a worker only repeats it, and not every language keeps 64 bits in a number.
     lease: String,
@@ -65,6 +70,9 @@ struct Job {
     created_at: Timestamp,
 }
 
+/// A worker asks for jobs, and may wait for some.
+#[utoipa::path(post, path = "/jobs/{name}/claim", tag = "workers", params(("name" = String, Path, description = "The pipeline.")),
+    request_body = ClaimIn, responses((status = 200, body = Claimed)))]
 pub(super) async fn claim(
     State(doors): State<Arc<Doors>>,
     State(stop): State<CancellationToken>,

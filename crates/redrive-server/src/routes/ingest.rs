@@ -5,25 +5,30 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{Path, Request, State};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use redrive_engine::ingest::NotAccepted;
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use crate::lines::{self, Invalid, Lines, WrongLine};
+use crate::payload::PayloadIn;
+use crate::query::Params;
 use crate::{Doors, Problem, body};
 
 /// What the sender may choose.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Choice {
     /// `skip`: good lines are accepted, wrong ones are listed in the answer.
     #[serde(default)]
+    #[param(inline)]
     invalid: Option<InvalidIn>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 enum InvalidIn {
     Refuse,
@@ -31,17 +36,21 @@ enum InvalidIn {
 }
 
 /// What became of a body.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Ingested)]
 pub(super) struct Answer {
     accepted: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     rejected: Vec<WrongLine>,
 }
 
+/// Puts events into object storage: one value or an array, or one value per line.
+#[utoipa::path(post, path = "/ingest/{name}", tag = "work", params(("name" = String, Path, description = "The pipeline."), Choice),
+    request_body(content((PayloadIn = "application/json"), (String = "application/x-ndjson"))), responses((status = 202, body = Answer)))]
 pub(super) async fn ingest(
     State(doors): State<Arc<Doors>>,
     Path(name): Path<String>,
-    Query(choice): Query<Choice>,
+    Params(choice): Params<Choice>,
     request: Request,
 ) -> Result<(StatusCode, Json<Answer>), Problem> {
     let door = doors.ingest(&name)?;

@@ -8,7 +8,9 @@ use axum::http::StatusCode;
 use redrive_core::event::WorkId;
 use redrive_store::{Enqueued, NewJob};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
+use super::batch::one_or_many;
 use super::trouble::trouble;
 use crate::payload::PayloadIn;
 use crate::span::Span;
@@ -18,9 +20,11 @@ use crate::{Doors, Problem, body};
 const MAX_RETRIES: u32 = 1_000_000;
 
 /// A job as it is sent.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = NewJob)]
 struct JobIn {
+    #[schema(min_length = 1, max_length = 255)]
     subject: String,
     #[serde(default)]
     payload: PayloadIn,
@@ -29,24 +33,38 @@ struct JobIn {
     #[serde(default)]
     delay: Option<Span>,
     #[serde(default)]
+    #[schema(minimum = 1, maximum = 1_000_000)]
     max_retries: Option<u32>,
     #[serde(default)]
+    #[schema(min_length = 1, max_length = 255)]
     unique_key: Option<String>,
 }
 
+one_or_many!(NewJobs of JobIn);
+
 /// What became of the jobs, in the order in which they were sent.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Enqueued)]
 pub(super) struct Answer {
     jobs: Vec<Outcome>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
+#[schema(as = EnqueuedJob)]
 enum Outcome {
-    Added { id: WorkId },
-    Duplicate { duplicate: bool },
+    Added {
+        #[schema(value_type = i64)]
+        id: WorkId,
+    },
+    Duplicate {
+        duplicate: bool,
+    },
 }
 
+/// Puts jobs into a queue, all or none.
+#[utoipa::path(post, path = "/jobs/{name}", tag = "work", params(("name" = String, Path, description = "The pipeline.")),
+    request_body = NewJobs, responses((status = 201, body = Answer)))]
 pub(super) async fn enqueue(
     State(doors): State<Arc<Doors>>,
     Path(name): Path<String>,

@@ -7,29 +7,41 @@ use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use redrive_core::event::{NewEvent, WorkId};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
+use super::batch::one_or_many;
 use super::trouble::trouble;
 use crate::payload::PayloadIn;
 use crate::{Doors, Problem, body};
 
 /// An event as it is sent.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = OutboxEvent)]
 struct EventIn {
+    #[schema(min_length = 1, max_length = 100)]
     event_type: String,
     #[serde(default)]
+    #[schema(max_length = 100)]
     aggregate_type: Option<String>,
     #[serde(default)]
+    #[schema(max_length = 255)]
     aggregate_id: Option<String>,
     payload: PayloadIn,
 }
 
+one_or_many!(OutboxEvents of EventIn);
+
 /// The numbers of the new events, in the order in which they were sent.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Appended {
+    #[schema(value_type = Vec<i64>)]
     ids: Vec<WorkId>,
 }
 
+/// Puts events into an outbox, all or none.
+#[utoipa::path(post, path = "/outbox/{name}/events", tag = "work", params(("name" = String, Path, description = "The pipeline.")),
+    request_body = OutboxEvents, responses((status = 201, body = Appended)))]
 pub(super) async fn append(
     State(doors): State<Arc<Doors>>,
     Path(name): Path<String>,

@@ -9,24 +9,34 @@ use jiff::Timestamp;
 use redrive_engine::persist::NotAccepted;
 use redrive_store::Record;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
+use super::batch::one_or_many;
 use crate::payload::PayloadIn;
 use crate::{Doors, Problem, body};
 
 /// An event as it is sent.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = PersistEvent)]
 struct EventIn {
+    #[schema(min_length = 1, max_length = 255)]
     key: String,
     payload: PayloadIn,
 }
 
+one_or_many!(PersistEvents of EventIn);
+
 /// How many events are ours now.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Persisted)]
 pub(super) struct Answer {
     accepted: usize,
 }
 
+/// Hands events to a persist pipeline, all or none: they are saved behind the request.
+#[utoipa::path(post, path = "/persist/{name}", tag = "work", params(("name" = String, Path, description = "The pipeline.")),
+    request_body = PersistEvents, responses((status = 202, body = Answer)))]
 pub(super) async fn accept(
     State(doors): State<Arc<Doors>>,
     Path(name): Path<String>,

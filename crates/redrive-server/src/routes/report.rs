@@ -12,6 +12,7 @@ use redrive_core::failure::{Class, Code, Failure};
 use redrive_engine::Reported;
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::claim;
 use super::trouble::trouble;
@@ -21,44 +22,53 @@ use crate::{Doors, Problem, body};
 /// What a failure is called whose reporter does not say.
 const DEFAULT_KIND: &str = "Reported";
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = Completed)]
 struct CompleteIn {
+    #[schema(value_type = String, pattern = "^[0-9]{1,18}$")]
     lease: Fence,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = Failed)]
 struct FailIn {
+    #[schema(value_type = String, pattern = "^[0-9]{1,18}$")]
     lease: Fence,
     error: String,
     #[serde(default)]
+    #[schema(min_length = 1, max_length = 100)]
     kind: Option<String>,
     #[serde(default)]
     class: Option<ClassIn>,
     #[serde(default)]
+    #[schema(pattern = "^(http:[1-5][0-9]{2}|sqlstate:[0-9A-Z]{5}|other:[a-z]{1,20})$")]
     code: Option<String>,
     #[serde(default)]
     retry_after: Option<Span>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = Heartbeat)]
 struct HeartbeatIn {
+    #[schema(value_type = String, pattern = "^[0-9]{1,18}$")]
     lease: Fence,
     #[serde(default)]
     extend: Option<Span>,
 }
 
 /// Until when the worker has time now.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Extended {
     until: Timestamp,
 }
 
 /// The classes that a worker can tell apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = ReportedClass)]
 enum ClassIn {
     Transient,
     Permanent,
@@ -77,6 +87,9 @@ impl<'de> Deserialize<'de> for Fence {
     }
 }
 
+/// A job is done.
+#[utoipa::path(post, path = "/jobs/{name}/{id}/complete", tag = "workers", params(("name" = String, Path, description = "The queue."), ("id" = i64, Path, description = "The job.")),
+    request_body = CompleteIn, responses((status = 204, description = "Taken down.")))]
 pub(super) async fn complete(
     State(doors): State<Arc<Doors>>,
     Path((name, id)): Path<(String, String)>,
@@ -89,6 +102,9 @@ pub(super) async fn complete(
     accepted(job, fence, reported)
 }
 
+/// A job failed.
+#[utoipa::path(post, path = "/jobs/{name}/{id}/fail", tag = "workers", params(("name" = String, Path, description = "The queue."), ("id" = i64, Path, description = "The job.")),
+    request_body = FailIn, responses((status = 204, description = "Taken down.")))]
 pub(super) async fn fail(
     State(doors): State<Arc<Doors>>,
     Path((name, id)): Path<(String, String)>,
@@ -103,6 +119,9 @@ pub(super) async fn fail(
     accepted(job, fence, reported)
 }
 
+/// A worker needs more time.
+#[utoipa::path(post, path = "/jobs/{name}/{id}/heartbeat", tag = "workers", params(("name" = String, Path, description = "The queue."), ("id" = i64, Path, description = "The job.")),
+    request_body = HeartbeatIn, responses((status = 200, body = Extended)))]
 pub(super) async fn heartbeat(
     State(doors): State<Arc<Doors>>,
     Path((name, id)): Path<(String, String)>,

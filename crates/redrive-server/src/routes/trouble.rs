@@ -1,6 +1,8 @@
-//! A store's errors as problems.
+//! The errors of stores and of the console as problems.
 
 use axum::http::StatusCode;
+use redrive_core::dead_letter::{Refusal, Unavailable};
+use redrive_engine::console::ConsoleError;
 use redrive_store::Error;
 
 use crate::Problem;
@@ -22,4 +24,53 @@ pub(super) fn trouble(pipeline: &str, error: &Error) -> Problem {
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
         }
     }
+}
+
+impl From<ConsoleError> for Problem {
+    fn from(error: ConsoleError) -> Self {
+        let status = match &error {
+            ConsoleError::NoPipeline { .. } | ConsoleError::NoLetter(_) | ConsoleError::NoOperation(_) => {
+                StatusCode::NOT_FOUND
+            }
+            ConsoleError::Refused(Refusal::Unknown(_)) => StatusCode::NOT_FOUND,
+            ConsoleError::Refused(Refusal::Impossible { .. }) | ConsoleError::Request(_) => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
+            ConsoleError::Refused(Refusal::NotWaiting(_))
+            | ConsoleError::WrongState { .. }
+            | ConsoleError::NoWorkers(_) => StatusCode::CONFLICT,
+            ConsoleError::Unavailable(unavailable) => return unreachable(unavailable),
+            ConsoleError::Store(error) => return ledger(error),
+        };
+        Self::new(status, sentence(&error.to_string()))
+    }
+}
+
+/// The letters of a pipeline cannot be asked.
+fn unreachable(error: &Unavailable) -> Problem {
+    let pipeline = &error.pipeline;
+    match error.source.downcast_ref::<Error>() {
+        Some(error) => trouble(pipeline, error),
+        None => {
+            tracing::warn!(pipeline, %error, "a request failed: the letters cannot be reached");
+            Problem::unavailable(format!(
+                "The dead letters of `{pipeline}` cannot be reached; the log of the server says why. Send it again."
+            ))
+        }
+    }
+}
+
+/// redrive's own tables cannot be asked, or refuse a value.
+fn ledger(error: &Error) -> Problem {
+    match error {
+        Error::Refused { source, .. } => Problem::field(source.field, &source.why),
+        error => trouble("server.database", error),
+    }
+}
+
+/// A message as a sentence.
+fn sentence(message: &str) -> String {
+    let mut letters = message.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str().trim_end_matches('.'))
 }

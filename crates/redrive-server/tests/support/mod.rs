@@ -11,17 +11,18 @@ use axum::http::{HeaderMap, Method, Request, StatusCode};
 use redrive_core::backoff::Backoff;
 use redrive_core::dead_letter::PipelineKind;
 use redrive_core::policy::Policy;
+use redrive_engine::console::{Console, Desk, Pulse, Records};
 use redrive_engine::{Pace, PersistOptions, Persister, Pipeline};
 use redrive_server::{
-    Access, Component, Doors, Gate, JobsDoor, Limits, Metrics, OutboxDoor, PersistDoor, Readiness, Site,
-    router,
+    Access, Component, Doors, Gate, JobsDoor, Limits, Metrics, OutboxDoor, PersistDoor, Readiness, Series,
+    Site, router,
 };
 use redrive_store::{
     Database, FailedEvents, FailedEventsOptions, Jobs, JobsOptions, Outbox, OutboxOptions, Record, Target,
     TargetOptions,
 };
 use redrive_testkit::TestDatabase;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
@@ -39,6 +40,8 @@ pub(crate) struct Stand {
     pub(crate) mails: Arc<Pipeline>,
     pub(crate) target: Arc<Target>,
     pub(crate) urls: Persister<Record>,
+    pub(crate) console: Arc<Console>,
+    pub(crate) pulse: Pulse,
     pub(crate) stop: CancellationToken,
     pub(crate) database: TestDatabase,
 }
@@ -68,6 +71,13 @@ impl Stand {
         stand.outbox.migrate().await.unwrap();
         stand.jobs.migrate().await.unwrap();
         stand.target.migrate().await.unwrap();
+        let connection = Database::open(&stand.database.url).unwrap();
+        FailedEvents::new(connection.clone(), FailedEventsOptions::new("urls"))
+            .unwrap()
+            .migrate()
+            .await
+            .unwrap();
+        Records::of(&connection).migrate().await.unwrap();
         stand
     }
 
@@ -79,6 +89,11 @@ impl Stand {
 
     /// With tables that nobody made, behind this gate.
     pub(crate) fn behind(gate: &Gate, database: TestDatabase) -> Self {
+        Self::guarded(gate, database, &Access::default())
+    }
+
+    /// The same, for these people only.
+    pub(crate) fn guarded(gate: &Gate, database: TestDatabase, access: &Access) -> Self {
         // First: what is counted before there is a recorder is not counted.
         let metrics = METRICS.clone();
         let connection = Database::open(&database.url).unwrap();
@@ -87,25 +102,34 @@ impl Stand {
         let failed = FailedEvents::new(connection.clone(), FailedEventsOptions::new("urls")).unwrap();
         let options = PersistOptions { queue: 100, ..PersistOptions::default() };
         let urls = Persister::builder(target.clone(), Arc::new(failed)).build(options);
-        let jobs = Arc::new(Jobs::new(connection, JobsOptions::new("mails")).unwrap());
+        let jobs = Arc::new(Jobs::new(connection.clone(), JobsOptions::new("mails")).unwrap());
         let orders = Pipeline::new("orders", PipelineKind::Outbox, outbox.clone(), outbox.clone(), policy());
         let mails = Pipeline::new("mails", PipelineKind::Jobs, jobs.clone(), jobs.clone(), policy());
         let mails = Arc::new(mails.at(Pace { poll_interval: Duration::from_millis(50), ..Pace::default() }));
         let mut doors = Doors::default();
-        doors.add_outbox(OutboxDoor::new(Arc::new(orders), outbox.clone(), gate.clone()));
+        let orders = Arc::new(orders);
+        let records = Records::of(&connection);
+        let intake = Desk { queue: records.intake.clone(), workers: None };
+        let desks = [Desk::of(&orders), Desk::of(&mails), Desk::of(urls.pipeline()), intake];
+        let console = Arc::new(Console::new(records, desks));
+        let pulse = Pulse::default();
+        doors.add_outbox(OutboxDoor::new(orders, outbox.clone(), gate.clone()));
         doors.add_jobs(JobsDoor::new(mails.clone(), jobs.clone(), gate.clone()));
         doors.add_persist(PersistDoor::new(urls.clone(), gate.clone()));
         let stop = CancellationToken::new();
         let readiness = Arc::new(Well);
         let site = Site {
             readiness,
-            access: Access::default(),
+            access: access.clone(),
+            console: console.clone(),
+            pulse: pulse.clone(),
             doors: Arc::new(doors),
             metrics,
+            series: Series::default(),
             stop: stop.clone(),
         };
         let router = router(site, Limits { body: MAX_BODY });
-        Self { router, outbox, jobs, mails, target, urls, stop, database }
+        Self { router, outbox, jobs, mails, target, urls, console, pulse, stop, database }
     }
 
     pub(crate) async fn post(&self, path: &str, body: impl Into<Body>) -> Answer {
@@ -119,6 +143,24 @@ impl Stand {
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.ask(Request::get(path).body(Body::empty()).unwrap()).await
+    }
+
+    /// Jobs that have died of this error, oldest first: `mails:1`, …
+    pub(crate) async fn bury(&self, subjects: &[&str], error: &str) -> Vec<String> {
+        let jobs: Vec<Value> =
+            subjects.iter().map(|subject| json!({"subject": subject, "payload": subject})).collect();
+        assert_eq!(self.post("/api/v1/jobs/mails", json!(jobs).to_string()).await.status, 201);
+        let claimed = self.post("/api/v1/jobs/mails/claim", r#"{"limit": 1000}"#).await;
+        let mut ids = Vec::new();
+        for job in claimed.json["jobs"].as_array().unwrap() {
+            let report =
+                json!({"lease": job["lease"], "error": error, "class": "permanent", "kind": "Refused"});
+            let failed =
+                self.post(&format!("/api/v1/jobs/mails/{}/fail", job["id"]), report.to_string()).await;
+            assert_eq!(failed.status, 204);
+            ids.push(format!("mails:{}", job["id"]));
+        }
+        ids
     }
 
     pub(crate) async fn ask(&self, request: Request<Body>) -> Answer {

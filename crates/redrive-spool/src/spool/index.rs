@@ -93,6 +93,12 @@ impl Index {
         self.files.range((from, Unbounded)).map(|(key, size)| (*key, size.checked_sub(1).map(u64::from)))
     }
 
+    /// The files of this second and before, newest first.
+    pub(super) fn until(&self, unix: u32) -> impl Iterator<Item = (Key, Option<u64>)> {
+        let last = Key { unix, counter: u32::MAX, writer: u32::MAX };
+        self.files.range(..=last).rev().map(|(key, size)| (*key, size.checked_sub(1).map(u64::from)))
+    }
+
     pub(super) fn name(&self, key: Key) -> String {
         if let Some(odd) = self.odd.get(&key.writer) {
             return odd.clone();

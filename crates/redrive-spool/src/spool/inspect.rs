@@ -1,12 +1,12 @@
 //! Looking at a whole batch file: is it what it should be, and if not, which lines are intact?
 
-use std::io::{self, BufRead, BufReader, ErrorKind};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read as _};
 
 use bytes::Bytes;
 use flate2::bufread::MultiGzDecoder;
 use serde::de::IgnoredAny;
 
-use super::batch::{Checksums, Meta};
+use super::batch::{Batch, Checksums, Meta};
 
 /// The longest line that is read: more is damage, or an attack.
 const LONGEST_LINE: usize = 64 << 20;
@@ -44,6 +44,16 @@ pub fn inspect(data: &[u8], meta: &Meta) -> Inspection {
         Ok(()) => Inspection::Sound { events },
         Err(reason) => rescue(data, meta, reason),
     }
+}
+
+/// The lines of a batch, at most so many bytes of them; what cannot be read is left out.
+#[must_use]
+pub fn lines(batch: &Batch, most: usize) -> Vec<u8> {
+    let mut shown = Vec::new();
+    let mut reader = MultiGzDecoder::new(batch.data.as_ref()).take(most as u64);
+    // Whatever came before the damage is worth showing.
+    let _ = reader.read_to_end(&mut shown);
+    shown
 }
 
 /// A file that is empty, holds no gzip, or ends too early is an error here.

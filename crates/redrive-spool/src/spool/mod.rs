@@ -42,7 +42,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 pub use batch::{Batch, Checksums, Meta};
-pub use inspect::{Inspection, inspect};
+pub use inspect::{Inspection, inspect, lines};
 pub use step::{Outcome, Step};
 
 use crate::error::Error;
@@ -243,6 +243,32 @@ impl Spool {
             bytes,
         });
         files.collect()
+    }
+
+    /// The file of this name, if it waits.
+    #[must_use]
+    pub fn waiting(&self, name: &str) -> Option<Waiting> {
+        let state = self.state();
+        let key = state.index.key(name).filter(|_| state.index.contains(name))?;
+        let since = Timestamp::from_second(key.unix.into()).unwrap_or_default();
+        Some(Waiting { file: name.to_owned(), since, bytes: None })
+    }
+
+    /// The files of this second and before, newest first: at least so many, if there are, and all of the
+    /// last second among them.
+    #[must_use]
+    pub fn newest(&self, until: Timestamp, least: usize) -> Vec<Waiting> {
+        let state = self.state();
+        let mut files: Vec<Waiting> = Vec::new();
+        let last = u32::try_from(until.as_second().max(0)).unwrap_or(u32::MAX);
+        for (key, bytes) in state.index.until(last) {
+            let since = Timestamp::from_second(key.unix.into()).unwrap_or_default();
+            if files.len() >= least && files.last().is_some_and(|last| last.since != since) {
+                break;
+            }
+            files.push(Waiting { file: state.index.name(key), since, bytes });
+        }
+        files
     }
 
     /// The contents of a file that waits; [`inspect`] says what is in it. `None` if no such file does.

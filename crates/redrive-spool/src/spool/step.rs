@@ -44,6 +44,8 @@ pub enum Outcome {
         reason: String,
         /// The events that were intact.
         rescued: u64,
+        /// The events that it was said to have.
+        held: u64,
     },
     /// The store did not take it: it is kept.
     Kept {
@@ -78,6 +80,29 @@ impl Spool {
             Found::File(file) => self.deliver(file, target, now).await,
         };
         Step { expired, outcome }
+    }
+
+    /// Takes the file of this name to the store, out of turn. `None` if no such file waits.
+    pub async fn process(self: &Arc<Self>, name: &str, target: &Target, now: Timestamp) -> Option<Outcome> {
+        let (spool, name) = (Arc::clone(self), name.to_owned());
+        let looked = tokio::task::spawn_blocking(move || spool.find(name)).await;
+        match looked.unwrap_or(Found::Nothing) {
+            Found::Nothing => None,
+            Found::Unreadable(file, error) => Some(Outcome::Unreadable { file, error }),
+            Found::File(file) => Some(self.deliver(file, target, now).await),
+        }
+    }
+
+    fn find(&self, name: String) -> Found {
+        let Some(key) = self.state().index.key(&name) else { return Found::Nothing };
+        match self.read(&name) {
+            Ok(Some(batch)) => {
+                let inspection = inspect(&batch.data, &batch.meta);
+                Found::File(File { key, name, batch, inspection })
+            }
+            Ok(None) => Found::Nothing,
+            Err(error) => Found::Unreadable(name, error),
+        }
     }
 
     /// Deletes what is too old, and looks at the next entries of the folder: at most `scan` of each.
@@ -190,7 +215,8 @@ impl Spool {
         match file.inspection {
             Inspection::Sound { events } => Outcome::Uploaded { file: file_name, events },
             Inspection::Damaged { reason, events, .. } => {
-                Outcome::Quarantined { file: file_name, reason, rescued: events }
+                let held = file.batch.meta.num_events;
+                Outcome::Quarantined { file: file_name, reason, rescued: events, held }
             }
         }
     }

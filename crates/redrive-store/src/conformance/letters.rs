@@ -7,8 +7,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use redrive_core::dead_letter::{DeadLetterQueue, Filter, Operator, Page, Refusal, Status, Summary};
+use redrive_core::dead_letter::{
+    DeadLetterQueue, Filter, Operator, Order, Outcome, Page, Refusal, Status, Summary,
+};
 use redrive_core::failure::{Class, Code, Failure};
+
+use super::subjects::order;
 
 /// A queue of dead letters under test. It should be empty, and nobody else should use it meanwhile.
 #[async_trait]
@@ -23,6 +27,9 @@ pub trait DeadLetterSubject: Send + Sync {
     fn event_type(&self, asked: &str) -> String {
         asked.to_owned()
     }
+
+    /// The payload of the work with this key that was sent back.
+    async fn sent(&self, key: &str) -> Option<String>;
 
     /// The status of a letter that has just died.
     fn status(&self) -> Status {
@@ -73,9 +80,23 @@ pub async fn letters<S: DeadLetterSubject>(subject: &S) {
     paging_misses_nothing_and_repeats_nothing_while_letters_arrive(subject).await;
     a_letter_has_everything_and_hostile_texts_survive(subject).await;
     nothing_is_found_under_an_id_that_is_none(subject).await;
+    ids_come_oldest_first_and_newcomers_last(subject).await;
     a_bulk_action_says_for_each_letter_what_became_of_it(subject).await;
+    an_order_is_carried_out_once_however_often_it_is_given(subject).await;
+    a_letter_is_sent_with_another_payload(subject).await;
     a_resolution_is_kept_with_its_operator_and_note(subject).await;
+    the_books_balance(subject).await;
     a_purge_takes_the_closed_ones_only(subject).await;
+}
+
+/// After everything above: redriven, edited, resolved, waiting.
+async fn the_books_balance<S: DeadLetterSubject>(subject: &S) {
+    let queue = subject.queue();
+    let books = queue.balance().await.expect("balance");
+    assert_eq!(books.gap(), 0, "{books:?}");
+    let stats = queue.stats().await.expect("stats");
+    assert!(books.accepted > 0 && books.resolved > 0, "{books:?}");
+    assert_eq!(books.open + books.parked, stats.waiting(), "{books:?}");
 }
 
 async fn list<S: DeadLetterSubject>(subject: &S, filter: Filter) -> Vec<Summary> {
@@ -111,7 +132,7 @@ async fn an_empty_queue_says_so<S: DeadLetterSubject>(subject: &S) {
     assert_eq!((stats.waiting(), stats.oldest_waiting), (0, None));
     assert!(queue.groups(10).await.expect("groups").is_empty());
     assert!(list(subject, Filter::default()).await.is_empty());
-    let acted = queue.redrive(&[], &operator()).await.expect("redrive");
+    let acted = queue.redrive(&[], &order()).await.expect("redrive");
     assert!(acted.done.is_empty() && acted.refused.is_empty());
 }
 
@@ -132,6 +153,16 @@ async fn stats_and_groups_count_what_waits<S: DeadLetterSubject>(subject: &S) {
     let groups = queue.groups(10).await.expect("groups");
     assert_eq!(groups.iter().map(|group| group.count).collect::<Vec<_>>(), [3, 2], "the largest first");
     assert_eq!(groups[1].failure, refused);
+    let arrivals = queue.arrivals(Timestamp::now() - Duration::from_secs(7200)).await.expect("arrivals");
+    for group in &groups {
+        let of = arrivals.iter().filter(|one| one.fingerprint == group.fingerprint);
+        assert_eq!(of.clone().map(|one| one.count).sum::<u64>(), group.count, "{arrivals:?}");
+        let hour = Duration::from_secs(3600);
+        for one in of {
+            assert!(one.hour <= group.last_seen && group.first_seen < one.hour + hour, "{one:?} {group:?}");
+        }
+    }
+    assert!(queue.arrivals(Timestamp::now() + Duration::from_secs(7200)).await.expect("arrivals").is_empty());
     for (group, members) in groups.iter().zip([&buried[..3], &buried[3..]]) {
         let letters = list(subject, Filter { group: Some(group.fingerprint), ..Filter::default() }).await;
         assert_eq!(ids(&letters), set(members), "a group lists its members");
@@ -295,7 +326,7 @@ async fn a_bulk_action_says_for_each_letter_what_became_of_it<S: DeadLetterSubje
         format!("0{}", buried[4]),
         buried[2].clone(),
     ]);
-    let acted = queue.redrive(&asked, &operator()).await.expect("redrive");
+    let acted = queue.redrive(&asked, &order()).await.expect("redrive");
     assert_eq!(set(&acted.done), set(&buried[2..4]));
     assert_eq!(acted.done.len(), 2, "asked for twice, done once");
     for refusal in [
@@ -308,15 +339,75 @@ async fn a_bulk_action_says_for_each_letter_what_became_of_it<S: DeadLetterSubje
     }
     assert_eq!(acted.refused.len(), 4);
 
-    let again = queue.redrive(&buried[2..4], &operator()).await.expect("redrive");
+    let again = queue.redrive(&buried[2..4], &order()).await.expect("redrive");
     assert!(again.done.is_empty(), "no letter is sent twice");
     let not_waiting = |id: &String| Refusal::NotWaiting(id.clone());
-    assert_eq!(again.refused, buried[2..4].iter().map(not_waiting).collect::<Vec<_>>());
+    let refused: BTreeSet<String> = again.refused.iter().map(|refusal| refusal.letter().to_owned()).collect();
+    assert_eq!(refused, set(&buried[2..4]), "and each is told so");
     let again = queue.resolve(&buried[..1], &operator(), "again").await.expect("resolve");
     assert_eq!((again.done, again.refused), (vec![], vec![not_waiting(&buried[0])]));
     let waiting = Filter { key: Some("bulk".into()), status: Some(subject.status()), ..Filter::default() };
     let left = found(subject, waiting).await;
     assert!(left.is_superset(&set(&buried[4..])) && left.is_disjoint(&set(&buried[..2])));
+}
+
+async fn ids_come_oldest_first_and_newcomers_last<S: DeadLetterSubject>(subject: &S) {
+    let queue = subject.queue();
+    let dead = |count| vec![Dead::of("frozen", timeout("frozen")); count];
+    let mut expected = subject.bury(&dead(7)).await;
+    expected.extend(subject.bury(&dead(4)).await);
+    let filter = Filter { key: Some("frozen".into()), ..Filter::default() };
+    assert_eq!(queue.count(&filter).await.expect("count"), 11);
+    let (mut seen, mut after) = (Vec::new(), None);
+    loop {
+        let page = queue.ids(&filter, after, 3).await.expect("ids");
+        assert!(page.ids.len() <= 3);
+        seen.extend(page.ids);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen.len(), 11, "each once");
+    let letters = list(subject, filter.clone()).await;
+    let newest_first: Vec<String> = letters.iter().map(|letter| letter.id.local.clone()).collect();
+    assert_eq!(seen, newest_first.into_iter().rev().collect::<Vec<_>>());
+    queue.resolve(&expected[..1], &operator(), "not any more").await.expect("resolve");
+    assert_eq!(queue.count(&filter).await.expect("count"), 10, "only what waits");
+    assert_eq!(queue.ids(&filter, None, 100).await.expect("ids").ids.len(), 10);
+}
+
+async fn an_order_is_carried_out_once_however_often_it_is_given<S: DeadLetterSubject>(subject: &S) {
+    let queue = subject.queue();
+    let buried = subject.bury(&vec![Dead::of("order", timeout("order")); 3]).await;
+    let order = Order::new(&operator(), "operation 17");
+    let acted = queue.redrive(&buried[..2], &order).await.expect("redrive");
+    assert_eq!((set(&acted.done), acted.before.len()), (set(&buried[..2]), 0));
+    let again = queue.redrive(&buried, &order).await.expect("redrive");
+    assert_eq!((again.done, set(&again.before)), (vec![buried[2].clone()], set(&buried[..2])));
+    assert!(again.refused.is_empty(), "{:?}", again.refused);
+    let other = queue.redrive(&buried, &super::subjects::order()).await.expect("redrive");
+    assert_eq!(
+        (other.done.len(), other.before.len(), other.refused.len()),
+        (0, 0, 3),
+        "another order is told"
+    );
+    let outcomes = queue.outcomes(&buried).await.expect("outcomes");
+    assert_eq!(outcomes, vec![Outcome::Pending; 3], "nobody has worked on them yet");
+}
+
+async fn a_letter_is_sent_with_another_payload<S: DeadLetterSubject>(subject: &S) {
+    let queue = subject.queue();
+    for (key, text) in [("edit", "{\"edited\": \"it's \\\\ \u{1F4A9}\"}"), ("clear", "")] {
+        let id = subject.bury(&[Dead::of(key, timeout("edit"))]).await.remove(0);
+        let acted = queue.redrive_edited(&id, text.as_bytes(), &order()).await.expect("redrive");
+        assert_eq!((acted.done, acted.refused.len()), (vec![id.clone()], 0));
+        let again = queue.redrive_edited(&id, b"too late", &order()).await.expect("redrive");
+        assert_eq!(again.refused.len(), 1);
+        assert_eq!(subject.sent(key).await.as_deref(), Some(text), "and a refused edit changes nothing");
+    }
+    let nobody = queue.redrive_edited("987654321", b"{}", &order()).await.expect("redrive");
+    assert_eq!(nobody.refused, [Refusal::Unknown("987654321".into())]);
 }
 
 async fn a_resolution_is_kept_with_its_operator_and_note<S: DeadLetterSubject>(subject: &S) {
@@ -350,6 +441,6 @@ async fn a_purge_takes_the_closed_ones_only<S: DeadLetterSubject>(subject: &S) {
     assert_eq!((after.waiting(), after.count(Status::Resolved)), (before.waiting(), 0));
     assert!(queue.get(&buried[0]).await.expect("get").is_none());
     assert!(queue.get(&buried[3]).await.expect("get").is_some());
-    let acted = queue.redrive(&buried[..1], &operator()).await.expect("redrive");
+    let acted = queue.redrive(&buried[..1], &order()).await.expect("redrive");
     assert_eq!(acted.refused, [Refusal::Unknown(buried[0].clone())]);
 }

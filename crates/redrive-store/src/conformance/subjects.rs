@@ -1,10 +1,10 @@
 //! The stores of this crate as subjects of the suite.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use redrive_core::dead_letter::{DeadLetterQueue, Operator, Origin, Status};
+use redrive_core::dead_letter::{DeadLetterQueue, Operator, Order, Origin, Status};
 use redrive_core::event::{NewEvent, WorkId};
 use redrive_core::failure::Failure;
 use redrive_core::lease::{Failed, Lease, Settlement, Work};
@@ -40,13 +40,35 @@ fn events(count: usize) -> Vec<NewEvent> {
     (0..count).map(event).collect()
 }
 
+/// An order of its own, each time.
+pub(super) fn order() -> Order {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    Order::new(&operator(), &format!("order {number}"))
+}
+
 fn operator() -> Operator {
     Operator::new("conformance")
 }
 
 async fn redrive(queue: &dyn DeadLetterQueue, id: Option<String>) -> bool {
     let Some(id) = id else { return false };
-    !queue.redrive(&[id], &operator()).await.expect("redrive").done.is_empty()
+    !queue.redrive(&[id], &order()).await.expect("redrive").done.is_empty()
+}
+
+/// The payload of the work with this key that waits; all of it waits again afterwards.
+async fn sent(store: &dyn WorkStore, key: &str) -> Option<String> {
+    let claim = Claim {
+        worker: "conformance".into(),
+        limit: 10_000,
+        lease: std::time::Duration::ZERO,
+        take_over: TakeOver::Expired,
+    };
+    let claimed = store.turn(&mut Vec::new(), Some(&claim)).await.expect("claim").claimed;
+    claimed
+        .into_iter()
+        .find(|(_, work)| work.event.key == key)
+        .map(|(_, work)| String::from_utf8_lossy(&work.event.payload).into_owned())
 }
 
 async fn resolve(queue: &dyn DeadLetterQueue, id: Option<String>) -> bool {
@@ -245,7 +267,7 @@ fn new_letter() -> NewLetter {
         payload: vec![0, 159, 146, 150],
         headers: vec![("trace".into(), vec![255, 0])],
         origin: Origin::Topic { topic: "topic".into(), partition: 0, offset },
-        target: None,
+        target: Some("somewhere".into()),
         failure: Failure::permanent("Refused", "no"),
         attempts: 1,
         first_failed_at: Timestamp::UNIX_EPOCH,
@@ -282,6 +304,10 @@ impl DeadLetterSubject for OutboxSubject {
         &self.0
     }
 
+    async fn sent(&self, key: &str) -> Option<String> {
+        sent(&self.0, key).await
+    }
+
     async fn bury(&self, dead: &[Dead]) -> Vec<String> {
         let event = |dead: &Dead| NewEvent {
             event_type: dead.event_type.clone(),
@@ -305,6 +331,10 @@ impl DeadLetterSubject for JobsSubject {
         &self.0
     }
 
+    async fn sent(&self, key: &str) -> Option<String> {
+        sent(&self.0, key).await
+    }
+
     async fn bury(&self, dead: &[Dead]) -> Vec<String> {
         let jobs = dead.iter().map(|dead| NewJob::new(&dead.key, &dead.payload)).collect();
         let ids = added(self.0.enqueue(jobs).await.expect("enqueue"));
@@ -321,6 +351,10 @@ impl DeadLetterSubject for JobsSubject {
 impl DeadLetterSubject for FailedEventsSubject {
     fn queue(&self) -> &dyn DeadLetterQueue {
         &self.0
+    }
+
+    async fn sent(&self, key: &str) -> Option<String> {
+        sent(&self.0, key).await
     }
 
     async fn bury(&self, dead: &[Dead]) -> Vec<String> {
@@ -344,6 +378,10 @@ impl DeadLetterSubject for FailedEventsSubject {
 impl DeadLetterSubject for LettersSubject {
     fn queue(&self) -> &dyn DeadLetterQueue {
         &self.0
+    }
+
+    async fn sent(&self, key: &str) -> Option<String> {
+        sent(&self.0, key).await
     }
 
     async fn bury(&self, dead: &[Dead]) -> Vec<String> {

@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
 #![allow(dead_code, reason = "each suite uses a part of it")]
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use redrive_core::dead_letter::{Operator, PipelineKind};
+use redrive_core::dead_letter::{Operator, Order, PipelineKind};
 use redrive_core::event::{NewEvent, WorkId};
 use redrive_core::failure::Failure;
 use redrive_core::lease::{Failed, Lease, Settlement, Work};
@@ -51,6 +52,12 @@ pub(crate) async fn letters(database: &TestDatabase, pipeline: &str) -> Letters 
 
 pub(crate) fn operator() -> Operator {
     Operator::new("alice")
+}
+
+/// An order of its own, each time.
+pub(crate) fn order() -> Order {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    Order::new(&operator(), &format!("order {}", NUMBER.fetch_add(1, Ordering::Relaxed)))
 }
 
 pub(crate) fn event(aggregate: &str) -> NewEvent {

@@ -1,8 +1,21 @@
 //! The commands, one file each, and how they fail.
 
 mod check;
+mod completions;
+mod csv;
+mod enqueue;
+mod export;
+mod groups;
+mod ls;
 mod migrate;
-mod serve;
+mod ops;
+mod resolve;
+mod retry;
+pub(crate) mod serve;
+mod show;
+mod status;
+mod tail;
+mod verify;
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -11,14 +24,21 @@ use std::path::Path;
 use anyhow::Context as _;
 use redrive::config::{Config, Environment, Source};
 
-use crate::args::{Args, Command};
+use crate::args::{Args, Command, To};
 use crate::demo::{self, Scale};
+use crate::line::Line;
 
 /// Why a command failed, by exit code.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The configuration is wrong.
     Configuration(redrive::config::Error),
+    /// What was asked for makes no sense.
+    Usage(String),
+    /// It was not found, or not done.
+    Refused(String),
+    /// A server or a store does not answer.
+    Unavailable(String),
     /// Anything else.
     Other(anyhow::Error),
 }
@@ -37,21 +57,67 @@ impl From<anyhow::Error> for Failure {
 
 /// Runs the command that was asked for.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    match args.command {
-        Command::Check { reference: true } => return Ok(check::print_reference()?),
-        Command::Demo { fast } => {
-            let scale = if fast { Scale::FAST } else { Scale::FULL };
-            return Ok(runtime()?.block_on(demo::run(scale))?);
+    match &args.command {
+        Command::Check { reference: true } => Ok(check::print_reference()?),
+        Command::Check { .. } => {
+            let (source, config) = configuration(args)?;
+            Ok(check::run(&source, &config)?)
         }
-        _ => {}
+        Command::Demo { fast, keep } => {
+            let scale = if *fast { Scale::FAST } else { Scale::FULL };
+            Ok(runtime()?.block_on(demo::run(scale, *keep))?)
+        }
+        Command::Migrate => Ok(migrate::run(&configuration(args)?.1)?),
+        Command::Serve => {
+            let (source, config) = configuration(args)?;
+            Ok(serve::run(&source, &config)?)
+        }
+        Command::Completions { shell } => Ok(completions::run(*shell)?),
+        command => runtime()?.block_on(over_a_line(args, command)),
     }
+}
+
+/// The commands that talk to a console.
+async fn over_a_line(args: &Args, command: &Command) -> Result<(), Failure> {
+    let line = |to: &To| Line::open(to, || Ok(configuration(args)?.1));
+    match command {
+        Command::Status { to } => status::run(&line(to)?, to).await,
+        Command::Groups { to, pipeline, limit } => {
+            groups::run(&line(to)?, to, pipeline.as_deref(), *limit).await
+        }
+        Command::Ls { to, selection, limit } => ls::run(&line(to)?, to, selection, *limit).await,
+        Command::Verify { to } => verify::run(&line(to)?, to).await,
+        Command::Show { to, id } => show::run(&line(to)?, to, id).await,
+        Command::Retry { to, which, rate, canary, edit } => {
+            let how = retry::How { rate: *rate, canary: *canary, edit: edit.as_deref() };
+            retry::run(&line(to)?, to, which, &how).await
+        }
+        Command::Resolve { to, which } => resolve::run(&line(to)?, to, which).await,
+        Command::Ops { to, id, turn, follow } => ops::run(&line(to)?, to, *id, *turn, *follow).await,
+        Command::Tail { to, selection, last } => tail::run(&line(to)?, to, selection, *last).await,
+        Command::Enqueue { to, kind, name, event_type, key, payload } => {
+            let one = enqueue::One {
+                event_type: event_type.as_deref(),
+                key: key.as_deref(),
+                payload: payload.as_deref(),
+            };
+            enqueue::run(&line(to)?, to, *kind, name, &one).await
+        }
+        Command::Export { to, selection, format, whole, output } => {
+            export::run(&line(to)?, selection, *format, *whole, output.as_deref()).await
+        }
+        Command::Check { .. }
+        | Command::Demo { .. }
+        | Command::Migrate
+        | Command::Serve
+        | Command::Completions { .. } => Ok(()),
+    }
+}
+
+fn configuration(args: &Args) -> Result<(Source, Config), Failure> {
     let source = Source::find(args.config())?;
     let config = Config::load(&source, &Environment::of_process())?;
-    match args.command {
-        Command::Check { .. } | Command::Demo { .. } => Ok(check::run(&source, &config)?),
-        Command::Migrate => Ok(migrate::run(&config)?),
-        Command::Serve => Ok(serve::run(&source, &config)?),
-    }
+    Ok((source, config))
 }
 
 /// Makes the data directory, for this user only: it holds payloads.

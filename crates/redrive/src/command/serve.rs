@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use redrive::config::{Config, Role, ServerConfig, Source};
 use redrive_engine::alerts::Dispatcher;
-use redrive_server::{Access, Grant, Limits, Metrics, Site, router};
+use redrive_engine::console::{Console, Pulse, Records, Runner};
+use redrive_server::{Access, Grant, Limits, Metrics, Series, Site, router};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -38,21 +39,32 @@ async fn serve(source: &Source, config: &Config) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     cancel_on_signal(stop.clone()).context("signals cannot be watched")?;
     let listener = listen(config.server.listen).await?;
+    announce(source, config, listener.local_addr()?);
+    serve_on(listener, config, stop).await?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Serves on this socket until it is told to stop.
+pub(crate) async fn serve_on(
+    listener: TcpListener,
+    config: &Config,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
     let metrics = Metrics::install()?;
     let house = House::build(config)?;
-    announce(source, config, listener.local_addr()?);
-
     let monitor = Arc::clone(&house.monitor);
     let preparing = tokio::spawn(monitor.prepare(Arc::clone(&house.running), stop.clone()));
+    let series = Series::default();
     house.running.chore(|stop| metrics.clone().keep_up(stop));
-    let site = house.site(access(&config.server), metrics, stop.clone());
+    house.running.chore(|stop| series.clone().keep(metrics.clone(), stop));
+    let site = house.site(access(&config.server), metrics, series, stop.clone());
     let served = answer(listener, site, &config.server, &stop);
     let (served, left) = tokio::join!(served, house.leave(&stop, config.server.shutdown_deadline));
     preparing.await.context("preparing the stores ended in a defect")?;
     served?;
     left?;
     house.close().await;
-    tracing::info!("stopped");
     Ok(())
 }
 
@@ -74,6 +86,8 @@ fn access(server: &ServerConfig) -> Access {
 struct House {
     monitor: Arc<Monitor>,
     doors: Arc<redrive_server::Doors>,
+    console: Arc<Console>,
+    pulse: Pulse,
     running: Arc<Running>,
     alerts: Arc<Dispatcher>,
 }
@@ -83,20 +97,37 @@ impl House {
         let alerts = Arc::new(alerts(&config.alerts)?);
         let stores = Stores::of(config)?;
         let plant = Plant::new(config, &stores, alerts.clone())?;
+        let targets = config.intake.targets.iter().map(|(name, _)| name.clone());
+        let console = Arc::new(Console::new(Records::of(&stores.own), plant.desks).with_targets(targets));
+        let pulse = Pulse::default();
         let running = Running::new();
+        running.chore(|stop| Runner::new(Arc::clone(&console)).run(stop));
+        running.chore(|stop| Arc::clone(&console).keep_verifying(stop));
+        running.chore(|stop| pulse.clone().beat(Arc::clone(&console), stop));
         for ingest in &plant.ingests {
             running.chore(|stop| Arc::clone(ingest).run(stop));
         }
         Ok(Self {
             monitor: Arc::new(Monitor::new(stores.parts, plant.launches, plant.ingests)),
             doors: Arc::new(plant.doors),
+            console,
+            pulse,
             running: Arc::new(running),
             alerts,
         })
     }
 
-    fn site(&self, access: Access, metrics: Metrics, stop: CancellationToken) -> Site {
-        Site { readiness: self.monitor.clone(), access, doors: self.doors.clone(), metrics, stop }
+    fn site(&self, access: Access, metrics: Metrics, series: Series, stop: CancellationToken) -> Site {
+        Site {
+            readiness: self.monitor.clone(),
+            access,
+            console: Arc::clone(&self.console),
+            pulse: self.pulse.clone(),
+            doors: self.doors.clone(),
+            metrics,
+            series,
+            stop,
+        }
     }
 
     /// Waits for the stop; then pipelines finish or hand back what they hold, and alerts are sent.

@@ -19,6 +19,7 @@ mod finding;
 mod handler;
 mod identifier;
 mod ingest;
+mod intake;
 mod jobs;
 mod kafka;
 mod mistake;
@@ -47,6 +48,7 @@ pub use identifier::{ColumnName, TableName};
 pub use ingest::{
     IngestBatch, IngestConfig, JournalConfig, OnFull, RecoveryConfig, SpoolConfig, UploadConfig,
 };
+pub use intake::IntakeConfig;
 pub use jobs::JobsConfig;
 pub use kafka::{
     Brokers, ColumnKind, ColumnSource, CreateTopics, JsonPath, KafkaBatch, KafkaConfig, KafkaFallback,
@@ -83,6 +85,8 @@ pub struct Config {
     pub ingests: Vec<IngestConfig>,
     /// `[kafka.NAME]`
     pub kafkas: Vec<KafkaConfig>,
+    /// `[intake]`
+    pub intake: IntakeConfig,
     /// `[alerts]`
     pub alerts: AlertsConfig,
 }
@@ -164,6 +168,7 @@ impl Config {
             persists: pipelines(root, "persist", &mut context, PersistConfig::read),
             ingests: pipelines(root, "ingest", &mut context, IngestConfig::read),
             kafkas: pipelines(root, "kafka", &mut context, KafkaConfig::read),
+            intake: root.table("intake", "", |section| IntakeConfig::read(section, &context)),
             alerts,
         }
     }

@@ -6,8 +6,8 @@ use super::finding::{Declaration, Default};
 use super::section::Section;
 
 /// The sections in the order in which a newcomer meets them.
-const ORDER: [&str; 7] =
-    ["server", "outbox.NAME", "jobs.NAME", "persist.NAME", "ingest.NAME", "kafka.NAME", "alerts"];
+const ORDER: [&str; 8] =
+    ["server", "outbox.NAME", "jobs.NAME", "persist.NAME", "ingest.NAME", "kafka.NAME", "intake", "alerts"];
 
 const OPENING: &str = "\
 # Configuration

@@ -1,171 +1,295 @@
 //! `redrive demo`: the product's first minute.
 //!
-//! Two pipelines on SQLite in a temporary folder, real stores and the real worker loop. Faults arrive,
-//! healthy work flows on, dead letters are grouped by cause, the faults are mended, the letters are
-//! redriven, and at the end the books balance: a demo whose books do not balance fails.
+//! A real server in this process with all five kinds of pipeline, on SQLite, a folder and a broker of its own;
+//! services that break and are mended; and an operator who uses the REST API as anybody would. Healthy work
+//! flows while faults arrive, dead letters are grouped by cause, a redrive that comes too early stops itself,
+//! the faults are mended, everything is delivered, and the books balance: a demo whose books do not fails.
 
-mod books;
-mod shop;
+mod broker;
 mod show;
 mod stage;
+mod town;
 
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use redrive_core::dead_letter::{DeadLetterQueue, Filter, Operator, Page, Status};
+use redrive_server::view::{BalanceView, BooksView, GroupView, GroupsPage, OperationView};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
-use self::books::Books;
 use self::show::Show;
 use self::stage::Stage;
+use crate::signal::cancel_on_signal;
 
-/// How many events and jobs there are.
+/// How much of everything there is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scale {
-    orders: usize,
-    payments: usize,
-    articles: usize,
+    orders: u64,
+    euros: u64,
+    articles: u64,
+    urls: u64,
+    clicks: u64,
+    decisions: u64,
 }
 
 impl Scale {
-    pub(crate) const FULL: Self = Self { orders: 3_000, payments: 120, articles: 60 };
-    pub(crate) const FAST: Self = Self { orders: 300, payments: 24, articles: 20 };
+    pub(crate) const FULL: Self =
+        Self { orders: 3_000, euros: 240, articles: 200, urls: 2_000, clicks: 4_000, decisions: 3_000 };
+    pub(crate) const FAST: Self =
+        Self { orders: 300, euros: 40, articles: 40, urls: 200, clicks: 400, decisions: 300 };
 }
 
-/// Every twentieth article is too long to be summarized in time.
-const POISON_EVERY: usize = 20;
+/// Every twentieth article, address and decision is one that cannot be dealt with.
+const ODD_EVERY: u64 = 20;
 /// Long enough for anything here; a demo that waits in vain says so.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Tells the whole story.
-pub(crate) async fn run(scale: Scale) -> anyhow::Result<()> {
-    let mut show = Show::new();
+/// Tells the whole story; then, if it is to be kept, waits for Ctrl-C.
+pub(crate) async fn run(scale: Scale, keep: bool) -> anyhow::Result<()> {
     let stage = Stage::set().await?;
-    show.opening(stage.folder());
-    healthy(&mut show, &stage, scale).await?;
-    poison(&mut show, &stage, scale).await?;
-    mend_and_redrive(&mut show, &stage).await?;
-    outage(&mut show, &stage, scale).await?;
-    people(&mut show, &stage).await?;
-    stage.curtain().await;
-    let books = Books::of(&stage).await?;
+    let told = story(&stage, scale, keep).await;
+    let ended = stage.curtain().await;
+    told.and(ended)
+}
+
+async fn story(stage: &Stage, scale: Scale, keep: bool) -> anyhow::Result<()> {
+    let mut show = Show::new();
+    until("redrive is ready", async || Ok(stage.is_ready().await)).await?;
+    show.opening(stage.folder(), &stage.address, stage.has_kafka());
+    healthy(&mut show, stage, scale).await?;
+    let groups = faults(&mut show, stage, scale).await?;
+    let operation = too_early(&mut show, stage, &groups).await?;
+    mended(&mut show, stage, operation).await?;
+    outage(&mut show, stage, scale).await?;
+    let books = books(stage).await?;
     show.books(&books);
-    ensure!(books.balance(), "the books do not balance: this is a defect, please report it");
-    show.closing();
+    let balanced = books.pipelines.iter().all(|book| book.gap == Some(0));
+    ensure!(balanced, "the books do not balance: this is a defect, please report it");
+    ensure!(is_idle(&books), "not everything is delivered: this is a defect, please report it");
+    if keep {
+        return play(&show, stage, scale).await;
+    }
+    show.closing(None);
     Ok(())
 }
 
 async fn healthy(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<()> {
-    show.act("Healthy work", "orders are placed, each with an event in the same transaction");
-    stage.place("OrderCreated", scale.orders).await?;
-    let delivered = || async { Ok(stage.shop.delivered() >= scale.orders) };
-    until(show, "orders delivered", || stage.shop.delivered(), scale.orders, delivered).await
-}
-
-async fn poison(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<()> {
-    show.act("Poison", "a bad release refuses payments; some articles are too long and time out every time");
-    stage.shop.refuses_payments.store(true, Ordering::Relaxed);
-    let before = stage.shop.delivered();
-    stage.place("PaymentCaptured", scale.payments).await?;
-    stage.place("OrderCreated", scale.orders / 3).await?;
-    stage.enqueue_articles(scale.articles, POISON_EVERY).await?;
-    let poison = scale.articles / POISON_EVERY;
-    let healthy = scale.orders / 3 + scale.articles - poison;
-    let dead = || async {
-        let letters = stage.waiting().await?;
-        Ok(letters >= scale.payments + poison && stage.shop.delivered() >= before + healthy)
-    };
-    until(show, "healthy work delivered meanwhile", || stage.shop.delivered() - before, healthy, dead)
-        .await?;
-    show.alerts(&stage.billboard.take());
-    show.groups(&stage.orders.groups(10).await?, &stage.articles.groups(10).await?);
+    show.act("Healthy work", "comes in over REST and Kafka, and goes out");
+    stage.place_orders(scale.orders, "USD").await?;
+    stage.publish_articles(scale.articles, 0).await?;
+    stage.shorten_urls(1, scale.urls, 0).await?;
+    stage.click(scale.clicks).await?;
+    stage.decide(1, scale.decisions, 0).await?;
+    let bars = [
+        show.bar("orders     outbox → bank", scale.orders),
+        show.bar("summaries  jobs → summarizer", scale.articles),
+        show.bar("urls       persist → table", scale.urls),
+        show.bar("clicks     ingest → bucket", scale.clicks),
+        show.bar("decisions  kafka → table", if stage.has_kafka() { scale.decisions } else { 0 }),
+    ];
+    until("healthy work is delivered", async || {
+        let (urls, decisions) = stage.rows().await?;
+        let clicks = balance(stage, "clicks").await?.delivered;
+        let done = [stage.town.delivered(), stage.town.summarized(), urls, clicks, decisions];
+        let totals = [scale.orders, scale.articles, scale.urls, scale.clicks, bars[4].total()];
+        for (bar, done) in bars.iter().zip(done) {
+            bar.at(done);
+        }
+        Ok(done.iter().zip(totals).all(|(done, total)| *done >= total))
+    })
+    .await?;
+    for bar in bars {
+        show.full(bar);
+    }
     Ok(())
 }
 
-async fn mend_and_redrive(show: &mut Show, stage: &Stage) -> anyhow::Result<()> {
-    show.act("Mend and redrive", "the release is rolled back; the whole group goes back to work");
-    stage.shop.refuses_payments.store(false, Ordering::Relaxed);
-    let group =
-        stage.orders.groups(1).await?.into_iter().next().context("there is a group of dead payments")?;
-    let filter = Filter { status: Some(Status::Open), group: Some(group.fingerprint), ..Filter::default() };
-    let before = stage.shop.delivered();
-    let total = usize::try_from(group.count)?;
-    let mut redriven = 0;
-    loop {
-        let page = stage.orders.list(&filter, Page::first(50)).await?;
-        let ids: Vec<String> = page.letters.into_iter().map(|letter| letter.id.local).collect();
-        if ids.is_empty() {
-            break;
-        }
-        redriven += stage.orders.redrive(&ids, &Operator::new("demo")).await?.done.len();
-        stage.ring();
-        show.progress("redriven", redriven, total);
-    }
-    let delivered = || async { Ok(stage.shop.delivered() >= before + redriven) };
-    until(show, "redriven payments delivered", || stage.shop.delivered() - before, redriven, delivered).await
+/// Faults arrive in all five; what is healthy flows on.
+async fn faults(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<Vec<GroupView>> {
+    show.act(
+        "Faults arrive",
+        "the bank refuses euros, articles are too long, tables have odd rules, the bucket is gone",
+    );
+    let town = &stage.town;
+    let (before, summarized) = (town.delivered(), town.summarized());
+    let (urls, decisions) = stage.rows().await?;
+    town.set(&town.refuses_euros, true);
+    stage.lose_bucket()?;
+    stage.place_orders(scale.euros, "EUR").await?;
+    stage.place_orders(scale.orders / 3, "USD").await?;
+    stage.publish_articles(scale.articles, ODD_EVERY).await?;
+    stage.shorten_urls(2, scale.urls, ODD_EVERY).await?;
+    stage.click(scale.clicks / 4).await?;
+    stage.decide(2, scale.decisions, ODD_EVERY).await?;
+    let good = |count: u64| count - count / ODD_EVERY;
+    let kafka = if stage.has_kafka() { good(scale.decisions) } else { 0 };
+    let healthy = scale.orders / 3 + good(scale.articles) + good(scale.urls) + kafka;
+    let flow = show.bar("healthy work delivered meanwhile", healthy);
+    let odd_decisions = if stage.has_kafka() { scale.decisions / ODD_EVERY } else { 0 };
+    let dead = scale.euros + scale.articles / ODD_EVERY + scale.urls / ODD_EVERY + odd_decisions;
+    let letters = show.bar("dead letters", dead);
+    until("the faults have shown", async || {
+        let (urls_now, decisions_now) = stage.rows().await?;
+        let done = (town.delivered() - before)
+            + (town.summarized() - summarized)
+            + (urls_now - urls)
+            + (decisions_now - decisions);
+        let waiting = waiting(stage).await?;
+        flow.at(done);
+        letters.at(waiting);
+        Ok(done >= healthy && waiting > dead && balance(stage, "urls").await?.open >= scale.urls / ODD_EVERY)
+    })
+    .await?;
+    show.full(flow);
+    show.full(letters);
+    until("the pager rings", async || {
+        let pages = town.pages();
+        show.pager(&pages);
+        Ok(!pages.is_empty())
+    })
+    .await?;
+    let groups = read::<GroupsPage>(stage.get("/groups").await?)?.groups;
+    show.groups(&groups);
+    Ok(groups)
+}
+
+/// An operator redrives before the bank is mended: the ramp sends one letter, sees it fail, and stops.
+async fn too_early(show: &mut Show, stage: &Stage, groups: &[GroupView]) -> anyhow::Result<i64> {
+    show.act("Too early", "the largest group is redriven with a canary: 1 letter, then 5, then 20, then all");
+    let group = groups.iter().find(|group| group.pipeline == "orders").context("there are dead orders")?;
+    let request =
+        json!({"filter": {"group": group.fingerprint}, "canary": true, "note": "is the bank back?"});
+    let operation: OperationView = read(stage.post("/redrives", &request).await?)?;
+    let stopped = follow(show, stage, operation.id, "redriven", "stopped").await?;
+    show.stopped(&stopped.reason);
+    ensure!(stopped.done == 1, "a ramp that stops itself has tried one letter, this one {}", stopped.done);
+    Ok(operation.id)
+}
+
+async fn mended(show: &mut Show, stage: &Stage, operation: i64) -> anyhow::Result<()> {
+    show.act("Mended", "the release is rolled back, the rules are dropped, the bucket is found: resume, and redrive the rest");
+    let town = &stage.town;
+    town.set(&town.refuses_euros, false);
+    town.set(&town.is_patient, true);
+    stage.drop_rules().await?;
+    stage.find_bucket()?;
+    stage.post(&format!("/redrives/{operation}/resume"), &Value::Null).await?;
+    follow(show, stage, operation, "orders redriven", "finished").await?;
+    let everything = json!({"all": true, "rate": 2_000, "note": "everything is mended"});
+    let rest: OperationView = read(stage.post("/redrives", &everything).await?)?;
+    follow(show, stage, rest.id, "the rest redriven", "finished").await?;
+    until("every letter is delivered", async || {
+        Ok(waiting(stage).await? == 0 && is_idle(&books(stage).await?))
+    })
+    .await?;
+    show.note("every letter is delivered, the files on disk are uploaded");
+    show.pager(&town.pages());
+    Ok(())
 }
 
 async fn outage(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<()> {
-    show.act("Outage", "the shop is down: nobody's attempts are burnt, nothing is dead-lettered");
-    stage.shop.down.store(true, Ordering::Relaxed);
-    let letters = stage.waiting().await?;
-    let before = stage.shop.delivered();
-    stage.place("OrderCreated", scale.orders / 3).await?;
-    let noticed = || async { Ok(stage.handler_is_down()) };
-    until(show, "events waiting for it", || scale.orders / 3, scale.orders / 3, noticed).await?;
-    show.alerts(&stage.billboard.take());
-    stage.shop.down.store(false, Ordering::Relaxed);
-    show.note("the shop is back");
-    let delivered = || async { Ok(stage.shop.delivered() >= before + scale.orders / 3) };
-    until(show, "delivered after it", || stage.shop.delivered() - before, scale.orders / 3, delivered)
-        .await?;
-    ensure!(stage.waiting().await? == letters, "an outage must not make dead letters");
-    show.alerts(&stage.billboard.take());
+    show.act(
+        "An outage is not poison",
+        "the bank is down for a moment: its events wait, and nobody's attempts are counted",
+    );
+    let town = &stage.town;
+    let before = town.delivered();
+    town.set(&town.down, true);
+    stage.place_orders(scale.orders / 3, "USD").await?;
+    let down = async || Ok(town.pages().iter().any(|page| page.title.to_lowercase().contains("down")));
+    until("the outage is noticed", down).await?;
+    show.note("the pager says that the bank is down; then the bank is back");
+    town.set(&town.down, false);
+    let bar = show.bar("delivered after it", scale.orders / 3);
+    until("the events are delivered", async || {
+        bar.at(town.delivered() - before);
+        Ok(town.delivered() >= before + scale.orders / 3)
+    })
+    .await?;
+    show.full(bar);
+    ensure!(waiting(stage).await? == 0, "an outage must not make dead letters");
+    until("everything is settled", async || Ok(is_idle(&books(stage).await?))).await
+}
+
+/// New faults to play with, until Ctrl-C.
+async fn play(show: &Show, stage: &Stage, scale: Scale) -> anyhow::Result<()> {
+    let town = &stage.town;
+    stage.restore_rules().await?;
+    town.set(&town.refuses_euros, true);
+    town.set(&town.is_patient, false);
+    stage.place_orders(scale.euros, "EUR").await?;
+    stage.publish_articles(scale.articles, ODD_EVERY).await?;
+    stage.shorten_urls(3, scale.urls, ODD_EVERY).await?;
+    stage.decide(3, scale.decisions, ODD_EVERY).await?;
+    show.closing(Some(&stage.address));
+    let stop = tokio_util::sync::CancellationToken::new();
+    cancel_on_signal(stop.clone()).context("signals cannot be watched")?;
+    stop.cancelled().await;
     Ok(())
 }
 
-async fn people(show: &mut Show, stage: &Stage) -> anyhow::Result<()> {
-    show.act(
-        "People decide",
-        "one article gets a longer time-out and is requeued, the others are closed with a note",
-    );
-    let page = stage
-        .articles
-        .list(&Filter { status: Some(Status::Open), ..Filter::default() }, Page::first(500))
-        .await?;
-    let mut ids: Vec<String> = page.letters.into_iter().map(|letter| letter.id.local).collect();
-    let Some(first) = ids.pop() else { return Ok(()) };
-    stage.shop.is_patient.store(true, Ordering::Relaxed);
-    let operator = Operator::new("demo");
-    let before = stage.shop.delivered();
-    stage.articles.redrive(&[first], &operator).await?;
-    stage.ring();
-    let closed = stage.articles.resolve(&ids, &operator, "too long to be worth it").await?.done.len();
-    show.note(&format!("{closed} closed with a note"));
-    let delivered = || async { Ok(stage.shop.delivered() > before) };
-    until(show, "requeued article summarized", || stage.shop.delivered() - before, 1, delivered).await
+/// Follows an operation until it is in this state, with progress.
+async fn follow(
+    show: &Show,
+    stage: &Stage,
+    id: i64,
+    label: &str,
+    state: &str,
+) -> anyhow::Result<OperationView> {
+    let mut bar = None;
+    let mut now: OperationView = read(stage.get(&format!("/redrives/{id}")).await?)?;
+    until(&format!("operation {id} is {state}"), async || {
+        now = read(stage.get(&format!("/redrives/{id}")).await?)?;
+        if now.total > 0 {
+            bar.get_or_insert_with(|| show.bar(label, now.total)).at(now.done + now.refused);
+        }
+        Ok(now.state.to_string() == state)
+    })
+    .await?;
+    match bar {
+        Some(bar) if state == "finished" => show.full(bar),
+        Some(bar) => bar.clear(),
+        None => {}
+    }
+    Ok(now)
 }
 
-/// Waits until it holds, with progress.
-async fn until<F: Future<Output = anyhow::Result<bool>>>(
-    show: &mut Show,
-    what: &str,
-    done: impl Fn() -> usize,
-    total: usize,
-    mut holds: impl FnMut() -> F,
-) -> anyhow::Result<()> {
-    let begun = std::time::Instant::now();
-    loop {
-        show.progress(what, done().min(total), total);
-        if holds().await? {
-            show.progress(what, total, total);
-            show.done(begun.elapsed());
-            return Ok(());
-        }
+async fn books(stage: &Stage) -> anyhow::Result<BooksView> {
+    read(stage.get("/books").await?)
+}
+
+fn balances(books: &BooksView) -> impl Iterator<Item = &BalanceView> {
+    books.pipelines.iter().filter_map(|book| book.balance.as_ref())
+}
+
+fn is_idle(books: &BooksView) -> bool {
+    balances(books).all(|line| line.in_flight + line.parked + line.open == 0)
+}
+
+async fn balance(stage: &Stage, pipeline: &str) -> anyhow::Result<BalanceView> {
+    let books = books(stage).await?;
+    let book = books.pipelines.iter().find(|book| book.pipeline == pipeline);
+    book.and_then(|book| book.balance).with_context(|| format!("there are no books of {pipeline}"))
+}
+
+/// How many letters wait for a person.
+async fn waiting(stage: &Stage) -> anyhow::Result<u64> {
+    Ok(balances(&books(stage).await?).map(|line| line.open + line.parked).sum())
+}
+
+fn read<T: DeserializeOwned>(value: Value) -> anyhow::Result<T> {
+    serde_json::from_value(value).context("redrive answered something unexpected")
+}
+
+/// Waits until it holds.
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    while !holds().await? {
         ensure!(
             begun.elapsed() < PATIENCE,
             "{what}: still not there after {PATIENCE:?}: this is a defect, please report it"
         );
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
+    Ok(())
 }

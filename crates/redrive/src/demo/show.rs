@@ -2,126 +2,176 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
-use std::time::Duration;
+use std::time::Instant;
 
 use anstyle::{AnsiColor, Style};
-use redrive_core::dead_letter::Group;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use redrive_server::view::{BooksView, GroupView};
 
-use super::books::Books;
-use super::stage::Notice;
+use super::town::Page;
+use crate::screen::{count, plain, short};
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
-const GOOD: Style = AnsiColor::Green.on_default();
 const ALARM: Style = AnsiColor::Red.on_default();
+const GOOD: Style = AnsiColor::Green.on_default();
 
-/// How wide a progress bar is.
-const WIDTH: usize = 30;
-
-pub(crate) struct Show {
-    act: usize,
+/// The show.
+pub(super) struct Show {
+    act: u32,
     live: bool,
-    /// The progress line that stands at the cursor.
-    line: Option<String>,
+    bars: MultiProgress,
+}
+
+/// A number on its way to another.
+pub(super) struct Bar {
+    bar: ProgressBar,
+    label: String,
+    total: u64,
+    begun: Instant,
 }
 
 impl Show {
-    pub(crate) fn new() -> Self {
-        Self { act: 0, live: std::io::stdout().is_terminal(), line: None }
+    pub(super) fn new() -> Self {
+        let live = std::io::stdout().is_terminal();
+        let bars = MultiProgress::new();
+        bars.set_draw_target(if live { ProgressDrawTarget::stdout() } else { ProgressDrawTarget::hidden() });
+        Self { act: 0, live, bars }
     }
 
-    pub(crate) fn opening(&mut self, folder: &Path) {
-        self.say(&format!(
-            "{BOLD}redrive demo{BOLD:#}: an outbox and a job queue, on SQLite in {}",
-            folder.display()
-        ));
+    pub(super) fn opening(&self, folder: &Path, address: &str, kafka: bool) {
+        let pipelines = if kafka { "five pipelines" } else { "four pipelines (this build has no Kafka)" };
+        self.say(&format!("{BOLD}redrive demo{BOLD:#}: {pipelines}, embedded, in {}", folder.display()));
+        self.say(&format!("   look at it meanwhile: {BOLD}{address}{BOLD:#}"));
     }
 
-    pub(crate) fn act(&mut self, title: &str, what: &str) {
+    pub(super) fn act(&mut self, title: &str, what: &str) {
         self.act += 1;
         self.say("");
-        self.say(&format!("{BOLD}{}. {title}{BOLD:#}: {what}", self.act));
+        self.say(&format!("{BOLD}{}. {title}{BOLD:#}  {what}", self.act));
     }
 
-    pub(crate) fn note(&mut self, text: &str) {
+    pub(super) fn note(&self, text: &str) {
         self.say(&format!("   {text}"));
     }
 
-    /// Replaces the progress line; without a terminal only its last form is written.
-    pub(crate) fn progress(&mut self, what: &str, done: usize, total: usize) {
-        let filled = (done * WIDTH).checked_div(total).unwrap_or(WIDTH).min(WIDTH);
-        let bar = format!("{}{}", "█".repeat(filled), "░".repeat(WIDTH - filled));
-        let line = format!("   {bar} {done:>6} / {total:<6} {what}");
-        if self.live && self.line.as_ref() != Some(&line) {
-            let mut out = anstream::stdout();
-            let _ = write!(out, "\r\x1b[2K{line}");
-            let _ = out.flush();
+    /// A bar that is drawn until it is full.
+    pub(super) fn bar(&self, label: &str, total: u64) -> Bar {
+        let bar = self.bars.add(ProgressBar::new(total));
+        let style = ProgressStyle::with_template("   {msg:<34} {bar:30} {pos:>6} / {len}");
+        if let Ok(style) = style {
+            bar.set_style(style.progress_chars("█▓░"));
         }
-        self.line = Some(line);
+        bar.set_message(label.to_owned());
+        Bar { bar, label: label.to_owned(), total, begun: Instant::now() }
     }
 
-    /// Ends the progress line.
-    pub(crate) fn done(&mut self, took: Duration) {
-        if let Some(line) = self.line.take() {
-            if self.live {
-                let _ = write!(anstream::stdout(), "\r\x1b[2K");
-            }
-            self.say(&format!("{line} {DIM}{:.1} s{DIM:#}", took.as_secs_f64()));
-        }
+    /// The bar is full, or as full as it gets.
+    pub(super) fn full(&self, bar: Bar) {
+        let Bar { bar, label, total, begun } = bar;
+        bar.finish_and_clear();
+        self.bars.remove(&bar);
+        let took = begun.elapsed().as_secs_f64();
+        self.say(&format!("   {GOOD}✔{GOOD:#} {label:<32} {:>6} {DIM}{took:.1} s{DIM:#}", count(total)));
     }
 
-    pub(crate) fn alerts(&mut self, notices: &[Notice]) {
-        for notice in notices {
-            self.say(&format!("   {ALARM}┌─ {}{ALARM:#}", notice.title));
-            for line in &notice.lines {
-                self.say(&format!("   {ALARM}│{ALARM:#} {line}"));
-            }
-            let more = match notice.more {
-                0 => String::new(),
-                more => format!(" and {more} more of the same"),
-            };
-            self.say(&format!("   {ALARM}└─{more}{ALARM:#}"));
+    pub(super) fn pager(&self, pages: &[Page]) {
+        for page in pages.iter().take(4) {
+            let text =
+                if page.text.is_empty() { String::new() } else { format!(": {}", short(&page.text, 90)) };
+            self.say(&format!("   {ALARM}▌ pager{ALARM:#}  {}{text}", plain(&page.title)));
+        }
+        if pages.len() > 4 {
+            self.say(&format!("   {ALARM}▌ pager{ALARM:#}  {DIM}and {} more{DIM:#}", pages.len() - 4));
         }
     }
 
-    pub(crate) fn groups(&mut self, orders: &[Group], articles: &[Group]) {
+    pub(super) fn groups(&self, groups: &[GroupView]) {
         self.say(&format!("   {BOLD}dead letters, by cause{BOLD:#}"));
-        for (pipeline, groups) in [("orders", orders), ("articles", articles)] {
-            for group in groups {
-                let Group { fingerprint, event_type, failure, count, .. } = group;
-                self.say(&format!(
-                    "   {count:>6} × {pipeline:<9} {event_type:<16} {failure} {DIM}{fingerprint}{DIM:#}"
-                ));
-            }
-        }
-    }
-
-    pub(crate) fn books(&mut self, books: &Books) {
-        self.say("");
-        self.say(&format!(
-            "{BOLD}The books{BOLD:#}   pipeline   accepted = delivered + waiting + dead + resolved"
-        ));
-        for line in &books.lines {
-            let verdict = if line.balances() {
-                format!("{GOOD}balanced{GOOD:#}")
-            } else {
-                format!("{ALARM}GAP{ALARM:#}")
-            };
+        for group in groups {
+            let failure = short(&group.failure.message, 70);
             self.say(&format!(
-                "            {:<10} {:>8} = {:>9} + {:>7} + {:>4} + {:>8}   {verdict}",
-                line.pipeline, line.accepted, line.delivered, line.waiting, line.dead, line.resolved
+                "   {:>6} × {:<10} {:<16} {failure}",
+                count(group.count),
+                plain(&group.pipeline),
+                plain(&group.event_type)
             ));
         }
     }
 
-    pub(crate) fn closing(&mut self) {
-        self.say("");
-        self.say("Next: `redrive serve` starts with no configuration; `redrive check --reference` lists every setting;");
-        self.say("      redrive.example.toml points an outbox at your own table.");
+    pub(super) fn stopped(&self, reason: &str) {
+        self.say(&format!("   {ALARM}stopped itself{ALARM:#}  {}", short(reason, 160)));
     }
 
-    fn say(&mut self, text: &str) {
+    pub(super) fn books(&self, books: &BooksView) {
+        self.say("");
+        self.say(&format!(
+            "{BOLD}The books{BOLD:#}   {:<10} {:>8} = {:>9} + {:>9} + {:>4} + {:>8}",
+            "pipeline", "accepted", "delivered", "in flight", "open", "resolved"
+        ));
+        for book in &books.pipelines {
+            let Some(line) = &book.balance else { continue };
+            // What never failed is in the applications' own tables.
+            let letters = matches!(book.kind.to_string().as_str(), "kafka" | "persist" | "intake");
+            let note = if letters { " (its letters)" } else { "" };
+            let verdict = match book.gap.unwrap_or_default() {
+                0 => format!("{GOOD}balanced{GOOD:#}"),
+                gap => format!("{ALARM}GAP {gap}{ALARM:#}"),
+            };
+            self.say(&format!(
+                "            {:<10} {:>8}   {:>9}   {:>9}   {:>4}   {:>8}   {verdict}{DIM}{note}{DIM:#}",
+                plain(&book.pipeline),
+                line.accepted,
+                line.delivered,
+                line.in_flight,
+                line.open + line.parked,
+                line.resolved
+            ));
+        }
+    }
+
+    pub(super) fn closing(&self, address: Option<&str>) {
+        self.say("");
+        if let Some(address) = address {
+            self.say(&format!("{BOLD}It stays open{BOLD:#} at {BOLD}{address}{BOLD:#} until Ctrl-C, with new dead letters to play with. From another terminal:"));
+            self.say(&format!("   redrive groups --server {address}"));
+            self.say(&format!("   redrive retry --server {address} --pipeline orders --canary"));
+            self.say(&format!(
+                "   curl {address}/api/v1/dead-letters -H 'content-type: application/json' \\"
+            ));
+            self.say(
+                "        -d '{\"event_type\":\"Mine\",\"key\":\"1\",\"payload\":{\"a\":1},\"error\":{\"message\":\"it broke\"}}'",
+            );
+            return;
+        }
+        self.say(&format!(
+            "{BOLD}Next{BOLD:#}   redrive demo --keep      the same, and it stays open for you to play with"
+        ));
+        self.say("       redrive serve            your own, with no configuration at all");
+        self.say("       redrive.example.toml     points an outbox at your own table, a pipeline at your own topic");
+    }
+
+    pub(super) fn say(&self, text: &str) {
         // Nobody is left to tell when standard output is closed.
-        let _ = writeln!(anstream::stdout(), "{text}");
+        if self.live {
+            let _ = self.bars.println(text);
+        } else {
+            let _ = writeln!(anstream::stdout(), "{text}");
+        }
+    }
+}
+
+impl Bar {
+    pub(super) fn at(&self, done: u64) {
+        self.bar.set_position(done.min(self.total));
+    }
+
+    pub(super) const fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// It will never be full.
+    pub(super) fn clear(self) {
+        self.bar.finish_and_clear();
     }
 }

@@ -1,203 +1,276 @@
-//! The stage: two pipelines on SQLite in a temporary folder.
+//! The stage: a real `redrive serve` in this process, on a configuration of its own, in a temporary folder.
 
-use std::collections::HashMap;
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use redrive_core::backoff::Backoff;
-use redrive_core::dead_letter::{DeadLetterQueue, PipelineKind};
-use redrive_core::event::NewEvent;
-use redrive_core::policy::Policy;
-use redrive_engine::alerts::{AlertService, DeadLetterAlert, HandlerDown, HandlerUp, Level};
-use redrive_engine::{Engine, Pace, Pipeline, Route, Routes, WatchOptions};
-use redrive_store::{Database, Jobs, JobsOptions, NewJob, Outbox, OutboxOptions};
+use anyhow::{Context as _, ensure};
+use redrive::config::{Config, Environment, Source};
+use serde_json::{Value, json};
+use sqlx::Connection as _;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
-use super::shop::{LONG_ARTICLE, Shop};
+use super::broker::{Broker, TOPIC};
+use super::town::{LONG_ARTICLE, Town};
+use crate::command::serve::serve_on;
 
-pub(crate) struct Stage {
+/// Everything that plays.
+pub(super) struct Stage {
     folder: tempfile::TempDir,
-    engine: Engine,
-    route: Route,
-    pipelines: [Arc<Pipeline>; 2],
-    pub(crate) orders: Arc<Outbox>,
-    pub(crate) articles: Arc<Jobs>,
-    pub(crate) shop: Arc<Shop>,
-    pub(crate) billboard: Arc<Billboard>,
-    placed: AtomicU64,
-    enqueued: AtomicU64,
+    pub(super) town: Arc<Town>,
+    broker: Option<Broker>,
+    /// Where redrive is.
+    pub(super) address: String,
+    client: reqwest::Client,
+    stop: CancellationToken,
+    serving: JoinHandle<anyhow::Result<()>>,
 }
 
+/// The tables of the applications; a trigger is a rule that somebody forgot.
+const TABLES: [&str; 2] = [
+    "CREATE TABLE urls (short_url VARCHAR(255) NOT NULL PRIMARY KEY, long_url TEXT NOT NULL, \
+     created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')))",
+    "CREATE TABLE decision_log (topic TEXT NOT NULL, partition INTEGER NOT NULL, \"offset\" INTEGER NOT NULL, \
+     id TEXT NOT NULL, region TEXT NOT NULL, body TEXT NOT NULL, UNIQUE (topic, partition, \"offset\"))",
+];
+const RULES: [&str; 2] = [
+    "CREATE TRIGGER no_long_urls BEFORE INSERT ON urls WHEN length(NEW.long_url) > 200 \
+     BEGIN SELECT RAISE(ABORT, 'long_url is longer than 200'); END",
+    "CREATE TRIGGER no_new_regions BEFORE INSERT ON decision_log WHEN NEW.region = 'eu-south' \
+     BEGIN SELECT RAISE(ABORT, 'region eu-south is not known'); END",
+];
+const NO_RULES: [&str; 2] = ["DROP TRIGGER no_long_urls", "DROP TRIGGER no_new_regions"];
+
 impl Stage {
-    /// Sets the stage and starts the pipelines.
-    pub(crate) async fn set() -> anyhow::Result<Self> {
+    /// Sets the stage and starts everything.
+    pub(super) async fn set() -> anyhow::Result<Self> {
+        // Another part of the process may have installed it already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir().context("no temporary folder can be made: check TMPDIR")?;
-        let database =
-            Database::connect(&format!("sqlite:{}", folder.path().join("demo.db").display())).await?;
-        let orders = Arc::new(Outbox::new(database.clone(), OutboxOptions::new("orders"))?);
-        let articles = Arc::new(Jobs::new(database, JobsOptions::new("articles"))?);
-        orders.migrate().await?;
-        articles.migrate().await?;
+        let (town, services) = Town::open().await?;
+        let broker = Broker::start()?;
+        let text = configuration(folder.path(), &services, broker.as_ref());
+        let path = folder.path().join("redrive.toml");
+        std::fs::write(&path, &text).with_context(|| format!("{} cannot be written", path.display()))?;
+        std::fs::create_dir_all(folder.path().join("bucket"))?;
+        let config =
+            Config::load(&Source::of_text("the demo's configuration", &text), &Environment::default())?;
+        execute(folder.path(), &TABLES).await?;
+        execute(folder.path(), &RULES).await?;
 
-        let (shop, billboard) = (Arc::new(Shop::default()), Arc::new(Billboard::default()));
-        let route = Route::new("shop", shop.clone());
-        let types = ["OrderCreated", "PaymentCaptured"].map(|name| (name.to_owned(), route.clone()));
-        let outbox =
-            Pipeline::new("orders", PipelineKind::Outbox, orders.clone(), orders.clone(), policy(6)?)
-                .handled_by(Routes::ByType(HashMap::from(types)))
-                .at(pace())
-                .alerting(billboard.clone());
-        let jobs =
-            Pipeline::new("articles", PipelineKind::Jobs, articles.clone(), articles.clone(), policy(3)?)
-                .handled_by(Routes::All(Route::new("summarizer", shop.clone())))
-                .at(pace())
-                .alerting(billboard.clone());
-
-        let (engine, pipelines) = (Engine::new(), [Arc::new(outbox), Arc::new(jobs)]);
-        for pipeline in &pipelines {
-            engine.start(pipeline, WatchOptions::default());
-        }
-        Ok(Self {
-            folder,
-            engine,
-            route,
-            pipelines,
-            orders,
-            articles,
-            shop,
-            billboard,
-            placed: AtomicU64::new(0),
-            enqueued: AtomicU64::new(0),
-        })
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("no port is free on this machine")?;
+        let address = format!("http://{}", listener.local_addr()?);
+        let stop = CancellationToken::new();
+        let until = stop.clone();
+        let serving = tokio::spawn(async move { serve_on(listener, &config, until).await });
+        let client =
+            reqwest::Client::builder().no_proxy().build().context("the HTTP client cannot be made")?;
+        Ok(Self { folder, town, broker, address, client, stop, serving })
     }
 
-    pub(crate) fn folder(&self) -> &Path {
+    pub(super) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Puts events into the outbox.
-    pub(crate) async fn place(&self, event_type: &str, count: usize) -> anyhow::Result<()> {
-        let event = |number: usize| NewEvent {
-            event_type: event_type.to_owned(),
-            aggregate_type: "Order".to_owned(),
-            aggregate_id: number.to_string(),
-            payload: format!("{{\"order\":{number},\"total\":\"{}.99\"}}", number % 90 + 10),
+    /// Whether there is a broker, and so a Kafka pipeline.
+    pub(super) fn has_kafka(&self) -> bool {
+        self.broker.is_some()
+    }
+
+    /// Whether everything works.
+    pub(super) async fn is_ready(&self) -> bool {
+        let answer = self.client.get(format!("{}/api/v1/ready", self.address)).send().await;
+        answer.is_ok_and(|answer| answer.status().is_success())
+    }
+
+    /// What is at this address of the API.
+    pub(super) async fn get(&self, path: &str) -> anyhow::Result<Value> {
+        let answer = self.client.get(format!("{}/api/v1{path}", self.address)).send().await?;
+        read(path, answer).await
+    }
+
+    /// Sends this to an address of the API.
+    pub(super) async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
+        let answer = self.client.post(format!("{}/api/v1{path}", self.address)).json(body).send().await?;
+        read(path, answer).await
+    }
+
+    /// Orders are placed: in dollars, or in euros.
+    pub(super) async fn place_orders(&self, count: u64, currency: &str) -> anyhow::Result<()> {
+        let event = |number: u64| {
+            json!({"event_type": "PaymentCaptured", "aggregate_type": "Order", "aggregate_id": number.to_string(),
+                   "payload": {"order": number, "currency": currency, "total": format!("{}.99", number % 90 + 10)}})
         };
-        let accepted = self.orders.append((1..=count).map(event).collect()).await?;
-        self.placed.fetch_add(accepted.len() as u64, Relaxed);
-        self.ring();
+        self.post_all("/outbox/orders/events", count, &event).await
+    }
+
+    /// Articles are to be summarized; every so many of them is too long.
+    pub(super) async fn publish_articles(&self, count: u64, long_every: u64) -> anyhow::Result<()> {
+        let job = |number: u64| {
+            let is_long = long_every > 0 && number.is_multiple_of(long_every);
+            let payload = if is_long { LONG_ARTICLE } else { r#"{"words":900}"# };
+            json!({"subject": format!("article-{number}"), "payload": payload})
+        };
+        self.post_all("/jobs/summaries", count, &job).await
+    }
+
+    /// Addresses are shortened; every so many of them is too long. `round` keeps their keys apart.
+    pub(super) async fn shorten_urls(&self, round: u64, count: u64, long_every: u64) -> anyhow::Result<()> {
+        let url = |number: u64| {
+            let is_long = long_every > 0 && number.is_multiple_of(long_every);
+            let path = if is_long { "x".repeat(300) } else { number.to_string() };
+            json!({"key": format!("{round}-{number}"), "payload": format!("https://example.org/{path}")})
+        };
+        self.post_all("/persist/urls", count, &url).await
+    }
+
+    /// People click.
+    pub(super) async fn click(&self, count: u64) -> anyhow::Result<()> {
+        let click = |number: u64| json!({"click": number, "page": format!("/p/{}", number % 40)});
+        self.post_all("/ingest/clicks", count, &click).await
+    }
+
+    /// Decisions are made; every so many of them in a region that nobody knows.
+    pub(super) async fn decide(&self, round: u64, count: u64, odd_every: u64) -> anyhow::Result<()> {
+        let Some(broker) = &self.broker else { return Ok(()) };
+        let record = |number: u64| {
+            let odd = odd_every > 0 && number.is_multiple_of(odd_every);
+            let region = if odd { "eu-south" } else { "us-east" };
+            (number.to_string(), json!({"id": format!("{round}-{number}"), "region": region}).to_string())
+        };
+        broker.send((1..=count).map(record).collect()).await
+    }
+
+    async fn post_all(&self, path: &str, count: u64, make: &dyn Fn(u64) -> Value) -> anyhow::Result<()> {
+        let all: Vec<Value> = (1..=count).map(make).collect();
+        for some in all.chunks(500) {
+            self.post(path, &Value::from(some.to_vec())).await?;
+        }
         Ok(())
     }
 
-    /// Puts articles into the job queue; every so many of them is too long.
-    pub(crate) async fn enqueue_articles(&self, count: usize, long_every: usize) -> anyhow::Result<()> {
-        let job = |number: usize| {
-            let payload = if number.is_multiple_of(long_every) { LONG_ARTICLE } else { "{\"words\":900}" };
-            NewJob::new(format!("article-{number}"), payload)
-        };
-        let accepted = self.articles.enqueue((1..=count).map(job).collect()).await?;
-        self.enqueued.fetch_add(accepted.len() as u64, Relaxed);
-        self.ring();
-        Ok(())
+    /// The bucket is gone: a file is where a folder was, so whatever is written there fails.
+    pub(super) fn lose_bucket(&self) -> anyhow::Result<()> {
+        let (bucket, away) = self.bucket();
+        std::fs::rename(&bucket, away)?;
+        Ok(std::fs::write(bucket, "")?)
     }
 
-    /// How many events the outbox has accepted.
-    pub(crate) fn accepted_orders(&self) -> u64 {
-        self.placed.load(Relaxed)
+    /// The bucket is back.
+    pub(super) fn find_bucket(&self) -> anyhow::Result<()> {
+        let (bucket, away) = self.bucket();
+        std::fs::remove_file(&bucket)?;
+        Ok(std::fs::rename(away, bucket)?)
     }
 
-    /// How many jobs the queue has accepted.
-    pub(crate) fn accepted_articles(&self) -> u64 {
-        self.enqueued.load(Relaxed)
+    fn bucket(&self) -> (PathBuf, PathBuf) {
+        (self.folder.path().join("bucket"), self.folder.path().join("bucket-away"))
     }
 
-    /// Wakes the workers.
-    pub(crate) fn ring(&self) {
-        self.pipelines.iter().for_each(|pipeline| pipeline.bell.ring());
+    /// The tables lose the rules that somebody forgot.
+    pub(super) async fn drop_rules(&self) -> anyhow::Result<()> {
+        execute(self.folder.path(), &NO_RULES).await
     }
 
-    /// How many letters wait for a person.
-    pub(crate) async fn waiting(&self) -> anyhow::Result<usize> {
-        let waiting = self.orders.stats().await?.waiting() + self.articles.stats().await?.waiting();
-        Ok(usize::try_from(waiting)?)
+    /// And get them back, for whoever wants to play.
+    pub(super) async fn restore_rules(&self) -> anyhow::Result<()> {
+        execute(self.folder.path(), &RULES).await
     }
 
-    pub(crate) fn handler_is_down(&self) -> bool {
-        self.route.is_down()
+    /// How many rows the applications' tables have: urls and decisions.
+    pub(super) async fn rows(&self) -> anyhow::Result<(u64, u64)> {
+        let mut connection = connect(self.folder.path()).await?;
+        let urls: i64 = sqlx::query_scalar("SELECT count(*) FROM urls").fetch_one(&mut connection).await?;
+        let decisions: i64 =
+            sqlx::query_scalar("SELECT count(*) FROM decision_log").fetch_one(&mut connection).await?;
+        connection.close().await?;
+        Ok((u64::try_from(urls)?, u64::try_from(decisions)?))
     }
 
-    /// Stops the pipelines; the stores can still be asked.
-    pub(crate) async fn curtain(&self) {
-        self.engine.stop().await;
-    }
-}
-
-fn policy(attempts: u32) -> anyhow::Result<Policy> {
-    // Quick retries: a demo's minute is short.
-    let backoff = Backoff::new(Duration::from_millis(50), 2.0, Duration::from_millis(400))?;
-    Ok(Policy::new(attempts, backoff))
-}
-
-fn pace() -> Pace {
-    Pace { batch_size: 200, handler_timeout: Duration::from_millis(300), ..Pace::default() }
-}
-
-/// Collects the alerts, so that the story can show them at its pace.
-#[derive(Default)]
-pub(crate) struct Billboard(Mutex<Vec<Notice>>);
-
-/// One alert, in words.
-#[derive(Debug, Clone)]
-pub(crate) struct Notice {
-    pub(crate) title: String,
-    pub(crate) lines: Vec<String>,
-    /// How many more of the same there were.
-    pub(crate) more: usize,
-    group: String,
-}
-
-impl Billboard {
-    /// What was told since the last time.
-    pub(crate) fn take(&self) -> Vec<Notice> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn put(&self, group: String, title: &str, lines: Vec<String>) {
-        let mut notices = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match notices.iter_mut().find(|notice| notice.group == group) {
-            Some(notice) => notice.more += 1,
-            None => notices.push(Notice { title: title.to_owned(), lines, more: 0, group }),
-        }
+    /// Stops everything.
+    pub(super) async fn curtain(self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        self.serving.await.context("the server ended in a defect")?
     }
 }
 
-impl AlertService for Billboard {
-    fn dead_letter(&self, letter: DeadLetterAlert) {
-        let lines = vec![
-            format!("pipeline  {}", letter.pipeline),
-            format!("event     {} {} ({})", letter.event_type, letter.event_id, letter.aggregate_id),
-            format!("retries   {}", letter.retry_count),
-            format!("error     {}", letter.error),
-        ];
-        self.put(letter.fingerprint.to_string(), "DEAD LETTER", lines);
-    }
+async fn read(path: &str, answer: reqwest::Response) -> anyhow::Result<Value> {
+    let status = answer.status();
+    let text = answer.text().await?;
+    ensure!(status.is_success(), "{path} answered {status}: {text}");
+    Ok(serde_json::from_str(&text).unwrap_or(Value::Null))
+}
 
-    fn unresolved(&self, level: Level) {
-        if level.count >= level.threshold {
-            let line =
-                format!("{} unresolved in {}, threshold {}", level.count, level.pipeline, level.threshold);
-            self.put(format!("threshold {}", level.pipeline), "THRESHOLD REACHED", vec![line]);
-        }
-    }
+async fn connect(folder: &Path) -> anyhow::Result<SqliteConnection> {
+    let options = SqliteConnectOptions::new()
+        .filename(folder.join("apps.db"))
+        .create_if_missing(true)
+        .journal_mode(sqlx::sqlite::SqliteJournalMode::Wal)
+        .busy_timeout(Duration::from_secs(20));
+    Ok(SqliteConnection::connect_with(&options).await?)
+}
 
-    fn handler_down(&self, handler: HandlerDown) {
-        let line = format!("{}: {}", handler.handler, handler.error);
-        self.put("down".to_owned(), "HANDLER DOWN, its events wait", vec![line]);
+async fn execute(folder: &Path, statements: &'static [&'static str]) -> anyhow::Result<()> {
+    let mut connection = connect(folder).await?;
+    for statement in statements {
+        sqlx::query(*statement).execute(&mut connection).await?;
     }
+    Ok(connection.close().await?)
+}
 
-    fn handler_up(&self, handler: HandlerUp) {
-        self.put("up".to_owned(), "HANDLER BACK", vec![handler.handler.to_string()]);
-    }
+/// Quick retries and short pauses: a demo's minute is short.
+fn configuration(folder: &Path, services: &str, broker: Option<&Broker>) -> String {
+    let folder = folder.display();
+    let kafka = broker.map_or_else(String::new, |broker| {
+        format!(
+            r#"
+[kafka.decisions]
+brokers = "{}"
+topic = "{TOPIC}"
+group = "decisions-writer"
+batch = {{ max-records = 500, max-delay = "100ms" }}
+retry = {{ attempts = 1, initial = "100ms", factor = 2.0, max = "1s" }}
+sink = {{ database = "sqlite:{folder}/apps.db", table = "decision_log", columns = {{ id = "$.id", region = "$.region", body = "$" }} }}
+"#,
+            broker.address()
+        )
+    });
+    format!(
+        r#"[server]
+data-dir = "{folder}/data"
+database = "sqlite:{folder}/data/redrive.db"
+
+[outbox.orders]
+poll-interval = "200ms"
+batch-size = 200
+max-retry-count = 2
+retry = {{ initial = "100ms", factor = 2.0, max = "400ms" }}
+handlers.PaymentCaptured = {{ http = "{services}/bank" }}
+
+[jobs.summaries]
+poll-interval = "200ms"
+max-retries = 2
+concurrency = 8
+retry = {{ initial = "100ms", factor = 2.0, max = "400ms" }}
+handler = {{ http = "{services}/summaries" }}
+
+[persist.urls]
+database = "sqlite:{folder}/apps.db"
+table = "urls"
+dlq = {{ initial-delay = "500ms", fixed-delay = "500ms", max-retry-count = 1 }}
+
+[ingest.clicks]
+store = "file://{folder}/bucket"
+batch = {{ max-events = 200, max-delay = "100ms" }}
+recovery = {{ interval = "500ms" }}
+{kafka}
+[alerts]
+threshold = 10
+check-interval = "1s"
+channels = [{{ webhook = "{services}/pager" }}]
+"#
+    )
 }

@@ -12,6 +12,8 @@ mod alerts;
 mod databases;
 mod handlers;
 mod ingest;
+mod inside;
+mod intake;
 mod jobs;
 mod kafka;
 mod launch;
@@ -24,6 +26,7 @@ mod rules;
 mod stores;
 
 pub(crate) use alerts::alerts;
+pub(crate) use inside::Inside;
 pub(crate) use launch::Launch;
 pub(crate) use part::Part;
 pub(crate) use plant::Plant;

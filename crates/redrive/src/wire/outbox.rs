@@ -26,9 +26,10 @@ pub(super) fn options(outbox: &OutboxConfig) -> OutboxOptions {
             (Ordering::Aggregate, OnDead::Hold) => redrive_store::Ordering::AggregateHold,
             (Ordering::Aggregate, OnDead::Skip) => redrive_store::Ordering::AggregateSkip,
         },
-        processed: match outbox.processed {
-            Processed::Keep => redrive_store::Processed::Keep,
-            Processed::Delete => redrive_store::Processed::Delete,
+        processed: match (outbox.processed, outbox.keep_processed) {
+            (Processed::Keep, None) => redrive_store::Processed::Keep,
+            (Processed::Keep, Some(_)) => redrive_store::Processed::KeepForAWhile,
+            (Processed::Delete, _) => redrive_store::Processed::Delete,
         },
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use redrive_store::{Audit, Database, Error, FailedEvents, Jobs, Letters, Operations, Outbox, Target};
+use redrive_engine::console::Records;
+use redrive_store::{Database, Error, FailedEvents, Jobs, Letters, Outbox, Target};
 
 /// A pipeline, or a database, that must be prepared and can be asked how it is.
 pub(crate) struct Part {
@@ -52,22 +53,6 @@ impl Part {
     }
 }
 
-/// redrive's own tables: letters that were handed in, operations, audit.
-pub(super) struct Console {
-    pub(super) letters: Letters,
-    pub(super) operations: Operations,
-    pub(super) audit: Audit,
-}
-
-#[async_trait]
-impl Tables for Console {
-    async fn migrate(&self) -> Result<(), Error> {
-        self.letters.migrate().await?;
-        self.operations.migrate().await?;
-        self.audit.migrate().await
-    }
-}
-
 /// The tables of a persist pipeline.
 pub(super) struct Persisted {
     pub(super) target: Arc<Target>,
@@ -92,4 +77,4 @@ macro_rules! tables {
         })+
     };
 }
-tables!(Letters, Outbox, Jobs);
+tables!(Letters, Outbox, Jobs, Records);

@@ -8,11 +8,13 @@ use anyhow::Context as _;
 use redrive::config::{AlertsConfig, Config};
 use redrive_engine::WatchOptions;
 use redrive_engine::alerts::AlertService;
+use redrive_engine::console::Desk;
 use redrive_engine::ingest::Ingest;
 use redrive_server::{Doors, IngestDoor};
 
+use super::stores::OWN;
 use super::stores::Stores;
-use super::{Launch, ingest, jobs, kafka, outbox, persist};
+use super::{Launch, ingest, intake, jobs, kafka, outbox, persist};
 
 /// Every pipeline that works, ready to start.
 pub(crate) struct Plant {
@@ -20,6 +22,8 @@ pub(crate) struct Plant {
     pub(crate) launches: HashMap<String, Launch>,
     /// Where work comes in over HTTP.
     pub(crate) doors: Doors,
+    /// The dead letters of each pipeline, for the console.
+    pub(crate) desks: Vec<Desk>,
     /// What needs no table, and starts at once.
     pub(crate) ingests: Vec<Arc<Ingest>>,
 }
@@ -40,7 +44,12 @@ impl Plant {
     ) -> anyhow::Result<Self> {
         let grace = grace(config.server.shutdown_deadline);
         let surroundings = Surroundings { alerts, watch: &config.alerts, grace };
-        let mut plant = Self { launches: HashMap::new(), doors: Doors::default(), ingests: Vec::new() };
+        let mut plant = Self {
+            launches: HashMap::new(),
+            doors: Doors::default(),
+            desks: Vec::new(),
+            ingests: Vec::new(),
+        };
         for wired in &stores.outboxes {
             let name = &wired.config.name;
             let launch = outbox::launch(wired, &surroundings)
@@ -74,6 +83,11 @@ impl Plant {
                 .with_context(|| format!("[kafka.{name}] cannot start"))?;
             plant.launches.insert(name.clone(), launch);
         }
+        let launch =
+            intake::launch(&config.intake, &stores.intake, &surroundings).context("[intake] cannot start")?;
+        plant.launches.insert(OWN.to_owned(), launch);
+        let files = plant.ingests.iter().map(|ingest| Desk { queue: ingest.letters(), workers: None });
+        plant.desks = plant.launches.values().map(|launch| Desk::of(&launch.pipeline)).chain(files).collect();
         Ok(plant)
     }
 }

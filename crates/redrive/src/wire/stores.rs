@@ -4,16 +4,24 @@ use std::sync::Arc;
 
 use redrive::config::{Config, DatabaseUrl, JobsConfig, KafkaConfig, OutboxConfig, PersistConfig};
 use redrive_core::dead_letter::PipelineKind;
-use redrive_store::{Audit, Database, Error, FailedEvents, Jobs, Letters, Operations, Outbox, Target};
+use redrive_engine::console::Records;
+use redrive_store::{Database, Error, FailedEvents, Jobs, Letters, Outbox, Target};
 
 use super::databases::Databases;
-use super::part::{Console, Part, Persisted, Tables};
+use super::part::{Part, Persisted, Tables};
 use super::{jobs, outbox, persist};
+
+/// The name of the part that is redrive's own database.
+pub(super) const OWN: &str = "server.database";
 
 /// Every part of a configuration that keeps something in a database.
 pub(crate) struct Stores<'a> {
     /// All of them, redrive's own first.
     pub(crate) parts: Vec<Part>,
+    /// redrive's own database.
+    pub(crate) own: Database,
+    /// Letters that were handed in, in that.
+    pub(super) intake: Arc<Letters>,
     /// The outboxes among them.
     pub(super) outboxes: Vec<Wired<'a, OutboxConfig, Outbox>>,
     /// The job queues among them.
@@ -37,9 +45,13 @@ impl<'a> Stores<'a> {
         let mut databases = Databases::default();
         let own = &config.server.database;
         let database = databases.open(own)?;
-        let console = part("server.database", "store", own, &database, Arc::new(console(&database)));
+        let records = Arc::new(Records::of(&database));
+        let intake = Arc::clone(&records.intake);
+        let console = part(OWN, "store", own, &database, records);
         let mut stores = Self {
             parts: vec![console],
+            own: database.clone(),
+            intake,
             outboxes: Vec::new(),
             jobs: Vec::new(),
             persists: Vec::new(),
@@ -94,12 +106,4 @@ fn part(
     tables: Arc<dyn Tables>,
 ) -> Part {
     Part { name: name.to_owned(), kind, place: url.to_string(), database: database.clone(), tables }
-}
-
-fn console(database: &Database) -> Console {
-    Console {
-        letters: Letters::new(database.clone(), PipelineKind::Intake.name(), PipelineKind::Intake),
-        operations: Operations::new(database.clone()),
-        audit: Audit::new(database.clone()),
-    }
 }

@@ -51,3 +51,6 @@ CREATE INDEX {letters_name}_type ON {letters} (event_type, failed_at, id);
 CREATE INDEX {letters_name}_failed ON {letters} (failed_at, id);
 CREATE INDEX {letters_name}_open ON {letters} (resolved, failed_at, id);
 CREATE INDEX {letters_name}_group ON {letters} (fingerprint, failed_at, id);
+-- Finds what a letter was sent back as.
+CREATE INDEX {table_name}_origin ON {table} (origin_id);
+CREATE INDEX {letters_name}_origin ON {letters} (origin_id);

@@ -1,0 +1,55 @@
+//! Why the console did not do what it was asked for.
+
+use redrive_core::dead_letter::{LetterId, Refusal, Unavailable};
+use redrive_store::{Error, OperationState};
+
+/// Why the console did not do what it was asked for. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ConsoleError {
+    /// There is no such pipeline.
+    #[error("there is no pipeline {asked}: {}", list(.known))]
+    NoPipeline {
+        /// What was asked for.
+        asked: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// There is no such letter.
+    #[error("there is no letter {0}: check the id, it may have been redriven or purged")]
+    NoLetter(LetterId),
+    /// There is no such operation.
+    #[error("there is no operation {0}: the list of operations has their numbers")]
+    NoOperation(i64),
+    /// The letter is not waiting, or it cannot be done to it.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// The operation cannot go there from where it is.
+    #[error("operation {id} is {}: it cannot {verb} any more", state.name())]
+    WrongState {
+        /// The operation.
+        id: i64,
+        /// What was asked for.
+        verb: &'static str,
+        /// Where it is.
+        state: OperationState,
+    },
+    /// Nobody works on it in this process.
+    #[error("nobody works on {0} in this process: its workers are elsewhere, pause it there")]
+    NoWorkers(String),
+    /// What is asked for makes no sense.
+    #[error("{0}")]
+    Request(String),
+    /// The letters of a pipeline cannot be reached.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// redrive's own tables cannot be reached, or refused something.
+    #[error(transparent)]
+    Store(#[from] Error),
+}
+
+fn list(names: &[String]) -> String {
+    match names {
+        [] => "none are configured".to_owned(),
+        names => format!("there are {}", names.join(", ")),
+    }
+}

@@ -1,0 +1,99 @@
+//! The runner: carries operations out, each in a task of its own.
+//!
+//! Any instance may carry an operation out, one at a time: the ledger says who holds it. One that dies is
+//! replaced when its hold runs out, and its successor goes on where it was.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::sending::Sending;
+use super::{Console, request};
+
+/// How many operations one instance carries out side by side; the others wait for their turn.
+const MOST: usize = 8;
+/// How often to look for operations that another instance left behind.
+const LOOK: Duration = Duration::from_secs(1);
+/// The pause after the ledger did not answer.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Carries operations out.
+pub struct Runner {
+    console: Arc<Console>,
+    name: String,
+}
+
+impl Runner {
+    /// A runner for this console.
+    #[must_use]
+    pub fn new(console: Arc<Console>) -> Self {
+        Self { console, name: format!("runner {}", request::number()) }
+    }
+
+    /// Carries operations out until it is told to stop; the portions in hand are finished.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut at_work = HashSet::new();
+        let mut tasks = JoinSet::new();
+        loop {
+            let pause = match self.start_new(&mut at_work, &mut tasks, &stop).await {
+                Ok(()) => LOOK,
+                Err(error) => {
+                    tracing::debug!(%error, "operations cannot be looked at");
+                    PAUSE
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = self.console.wake.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+                Some(ended) = tasks.join_next() => forget(&mut at_work, ended),
+            }
+        }
+        while let Some(ended) = tasks.join_next().await {
+            forget(&mut at_work, ended);
+        }
+        if let Err(error) = self.console.records.operations.let_go(&self.name).await {
+            tracing::debug!(%error, "operations are let go when their holds run out");
+        }
+    }
+
+    async fn start_new(
+        &self,
+        at_work: &mut HashSet<i64>,
+        tasks: &mut JoinSet<i64>,
+        stop: &CancellationToken,
+    ) -> Result<(), redrive_store::Error> {
+        for operation in self.console.records.operations.active().await? {
+            if at_work.len() >= MOST {
+                break;
+            }
+            if at_work.contains(&operation.id) {
+                continue;
+            }
+            let id = operation.id;
+            let sending = Sending::new(Arc::clone(&self.console), operation, &self.name, stop.clone());
+            if sending.hold().await? {
+                at_work.insert(id);
+                tasks.spawn(async move {
+                    sending.run().await;
+                    id
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn forget(at_work: &mut HashSet<i64>, ended: Result<i64, tokio::task::JoinError>) {
+    match ended {
+        Ok(id) => drop(at_work.remove(&id)),
+        // It is held until its time runs out, and then begun again, here or elsewhere.
+        Err(error) => {
+            tracing::error!(%error, "a defect ended an operation");
+            at_work.clear();
+        }
+    }
+}

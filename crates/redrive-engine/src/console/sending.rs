@@ -1,0 +1,408 @@
+//! One operation, carried out: freeze, send portion after portion, follow those of the ramp.
+//!
+//! Nothing here is remembered between two steps but what the ledger has, so a crash at any line costs one
+//! portion that is sent again, and the letters refuse that: they know the order they were sent by.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_core::dead_letter::{Acted, Cursor, Operator, Order, Outcome, Refusal, Unavailable};
+use redrive_core::failure::Failure;
+use redrive_store::{Operation, OperationState, Portion, Sent};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::request::{Action, Canary, Request};
+use super::{Console, ConsoleError, Desk, is_away};
+
+/// How many letters are sent in one transaction.
+const PORTION: u32 = 2_000;
+/// How long an operation is held; renewed with every step.
+const HOLD: Duration = Duration::from_secs(15);
+/// How often outcomes are asked for.
+const FIRST_LOOK: Duration = Duration::from_millis(50);
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
+/// The pauses while a store does not answer.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// After the ramp, so many letters of each portion are looked at, and this share of them may fail again.
+const SAMPLE: usize = 100;
+const TOLERATED: f64 = 0.1;
+
+pub(super) struct Sending {
+    console: Arc<Console>,
+    operation: Operation,
+    runner: String,
+    stop: CancellationToken,
+}
+
+/// What follows a step.
+enum Next {
+    Step,
+    End,
+}
+
+/// Why a step was not done.
+enum Trouble {
+    /// A store does not answer: it is tried again.
+    Away(String),
+    /// It makes no sense to try again.
+    Hopeless(String),
+}
+
+impl From<Unavailable> for Trouble {
+    fn from(error: Unavailable) -> Self {
+        Self::Away(error.to_string())
+    }
+}
+
+impl From<redrive_store::Error> for Trouble {
+    fn from(error: redrive_store::Error) -> Self {
+        match is_away(&error) {
+            true => Self::Away(format!("the ledger does not answer: {error}")),
+            false => Self::Hopeless(error.to_string()),
+        }
+    }
+}
+
+impl From<ConsoleError> for Trouble {
+    fn from(error: ConsoleError) -> Self {
+        match error {
+            ConsoleError::Unavailable(error) => error.into(),
+            ConsoleError::Store(error) => error.into(),
+            other => Self::Hopeless(other.to_string()),
+        }
+    }
+}
+
+impl Sending {
+    pub(super) fn new(
+        console: Arc<Console>,
+        operation: Operation,
+        runner: &str,
+        stop: CancellationToken,
+    ) -> Self {
+        Self { console, operation, runner: runner.to_owned(), stop }
+    }
+
+    /// Holds the operation, so that nobody else carries it out.
+    pub(super) async fn hold(&self) -> Result<bool, redrive_store::Error> {
+        self.console.records.operations.hold(self.operation.id, &self.runner, HOLD).await
+    }
+
+    /// Carries it out until it ends, is paused, or everything stops.
+    pub(super) async fn run(self) {
+        let request = match Request::of(&self.operation.request) {
+            Ok(request) => request,
+            Err(error) => return self.give_up(&error.to_string()).await,
+        };
+        let mut pause = FIRST_PAUSE;
+        let mut waiting = false;
+        let mut last = Vec::new();
+        while !self.stop.is_cancelled() {
+            match self.step(&request, &mut last).await {
+                Ok(Next::End) => return,
+                Ok(Next::Step) => {
+                    if std::mem::take(&mut waiting) {
+                        self.say("").await;
+                    }
+                    pause = FIRST_PAUSE;
+                }
+                Err(Trouble::Hopeless(why)) => return self.give_up(&why).await,
+                Err(Trouble::Away(why)) => {
+                    tracing::warn!(operation = self.operation.id, error = %why, "an operation waits");
+                    self.say(&format!("waiting: {why}")).await;
+                    waiting = true;
+                    self.rest(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+
+    async fn step(&self, request: &Request, last: &mut Vec<String>) -> Result<Next, Trouble> {
+        let operations = &self.console.records.operations;
+        let id = self.operation.id;
+        if !self.hold().await? {
+            return Ok(Next::End);
+        }
+        let Some(now) = operations.get(id).await? else { return Ok(Next::End) };
+        if now.state == OperationState::Freezing {
+            self.freeze(request, now.total > 0).await?;
+            operations.become_state(id, OperationState::Running, "").await?;
+            return Ok(Next::Step);
+        }
+        let Some(portion) = operations.next(id).await? else {
+            return self.finish(&now).await;
+        };
+        if portion.sent {
+            let canary = request.canary.clone().unwrap_or_default();
+            return self.follow(&portion, &canary).await;
+        }
+        let begun = Instant::now();
+        let desk = self.console.desk(&portion.pipeline).map_err(Trouble::from)?;
+        self.send(request, desk, &portion).await?;
+        if !portion.followed
+            && request.canary.is_some()
+            && let Some(next) = self.look_back(desk, last, &portion).await?
+        {
+            return Ok(next);
+        }
+        if let Some(rate) = request.rate {
+            let due = Duration::from_secs_f64(portion.ids.len() as f64 / f64::from(rate));
+            self.pace(begun + due).await?;
+        }
+        Ok(Next::Step)
+    }
+
+    /// Writes down which letters are meant, the longest dead first.
+    async fn freeze(&self, request: &Request, interrupted: bool) -> Result<(), Trouble> {
+        let operations = &self.console.records.operations;
+        if interrupted {
+            operations.thaw(self.operation.id).await?;
+        }
+        let mut number = 0;
+        if request.ids.is_empty() {
+            for desk in self.console.meant(&request.filter)? {
+                let mut sizes = Sizes::of(request);
+                let mut after: Option<Cursor> = None;
+                loop {
+                    let size = sizes.next_size();
+                    let page = desk.queue.ids(&request.filter, after, size.letters).await?;
+                    self.add(desk.queue.pipeline(), page.ids, size.followed, &mut number).await?;
+                    after = page.next;
+                    if after.is_none() {
+                        break;
+                    }
+                    self.hold().await?;
+                }
+            }
+            return Ok(());
+        }
+        let mut by_pipeline: std::collections::BTreeMap<&str, Vec<String>> =
+            std::collections::BTreeMap::new();
+        for id in &request.ids {
+            let ids = by_pipeline.entry(&id.pipeline).or_default();
+            if !ids.contains(&id.local) {
+                ids.push(id.local.clone());
+            }
+        }
+        for (pipeline, mut ids) in by_pipeline {
+            let mut sizes = Sizes::of(request);
+            while !ids.is_empty() {
+                let size = sizes.next_size();
+                let rest = ids.split_off(ids.len().min(size.letters as usize));
+                self.add(pipeline, std::mem::replace(&mut ids, rest), size.followed, &mut number).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn add(
+        &self,
+        pipeline: &str,
+        ids: Vec<String>,
+        followed: bool,
+        number: &mut i64,
+    ) -> Result<(), Trouble> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let portion = Portion { number: *number, pipeline: pipeline.to_owned(), ids, followed, sent: false };
+        *number += 1;
+        self.console.records.operations.freeze(self.operation.id, &portion).await?;
+        Ok(())
+    }
+
+    async fn send(&self, request: &Request, desk: &Desk, portion: &Portion) -> Result<(), Trouble> {
+        let operator = Operator::new(&self.operation.operator);
+        let mark = format!("operation {}", self.operation.id);
+        let acted = match request.action {
+            Action::Redrive => desk.queue.redrive(&portion.ids, &Order::new(&operator, &mark)).await?,
+            Action::Resolve => {
+                let note = format!("{} ({mark})", self.operation.note);
+                desk.queue.resolve(&portion.ids, &operator, note.trim_start()).await?
+            }
+        };
+        desk.wake();
+        self.console.touch(&portion.pipeline);
+        let operations = &self.console.records.operations;
+        operations.sent(self.operation.id, portion, &tally(&portion.pipeline, &acted)).await?;
+        Ok(())
+    }
+
+    /// Waits for the outcome of every letter of a step; one that fails again stops the operation.
+    async fn follow(&self, portion: &Portion, canary: &Canary) -> Result<Next, Trouble> {
+        let desk = self.console.desk(&portion.pipeline).map_err(Trouble::from)?;
+        let operations = &self.console.records.operations;
+        let id = self.operation.id;
+        let begun = Instant::now();
+        let mut look = FIRST_LOOK;
+        loop {
+            let outcomes = desk.queue.outcomes(&portion.ids).await?;
+            let failed = failures(&portion.ids, &outcomes);
+            if let Some((letter, failure)) = failed.first() {
+                operations.settled(id, portion.number, failed.len() as u64).await?;
+                let reason = format!(
+                    "{}:{letter} failed again: {failure}; the letters that were not sent yet are untouched: mend the \
+                     cause, then resume",
+                    portion.pipeline
+                );
+                return self.stop_itself(&reason).await;
+            }
+            let pending = outcomes.contains(&Outcome::Pending);
+            let watched = !outcomes.contains(&Outcome::HandedOver) || begun.elapsed() >= canary.observe;
+            if !pending && watched {
+                operations.settled(id, portion.number, 0).await?;
+                return Ok(Next::Step);
+            }
+            if begun.elapsed() >= canary.patience {
+                let reason = format!(
+                    "no outcome of {} of the {} letters of this step after {:?}: is {} working? Resume to wait again",
+                    outcomes.iter().filter(|outcome| **outcome == Outcome::Pending).count(),
+                    portion.ids.len(),
+                    canary.patience,
+                    portion.pipeline
+                );
+                operations.become_state(id, OperationState::Paused, &reason).await?;
+                return Ok(Next::End);
+            }
+            if !self.rest(look).await || !self.hold().await? {
+                return Ok(Next::End);
+            }
+            look = (look * 2).min(LONGEST_LOOK);
+        }
+    }
+
+    /// After the ramp: looks at the portion before this one, and stops when too many of it failed again.
+    async fn look_back(
+        &self,
+        desk: &Desk,
+        last: &mut Vec<String>,
+        portion: &Portion,
+    ) -> Result<Option<Next>, Trouble> {
+        let before = std::mem::replace(last, portion.ids.iter().take(SAMPLE).cloned().collect());
+        if before.is_empty() {
+            return Ok(None);
+        }
+        let outcomes = desk.queue.outcomes(&before).await?;
+        let decided = outcomes.iter().filter(|outcome| **outcome != Outcome::Pending).count();
+        let failed = failures(&before, &outcomes);
+        let Some((letter, failure)) = failed.first() else { return Ok(None) };
+        if (failed.len() as f64) <= TOLERATED * decided as f64 {
+            return Ok(None);
+        }
+        let reason = format!(
+            "{} of {decided} letters that were looked at failed again, {}:{letter} with {failure}: mend the cause, \
+             then resume",
+            failed.len(),
+            portion.pipeline
+        );
+        self.stop_itself(&reason).await.map(Some)
+    }
+
+    async fn stop_itself(&self, reason: &str) -> Result<Next, Trouble> {
+        let Console { records, .. } = &*self.console;
+        let id = self.operation.id;
+        if records.operations.become_state(id, OperationState::Stopped, reason).await? {
+            tracing::warn!(operation = id, reason, "an operation stopped itself");
+            let operator = Operator::new("redrive");
+            let done = records.operations.get(id).await?.map_or(0, |now| now.done);
+            records.audit.record(&operator, "stop", &format!("operation {id}"), done, reason).await?;
+        }
+        Ok(Next::End)
+    }
+
+    async fn finish(&self, now: &Operation) -> Result<Next, Trouble> {
+        let Console { records, .. } = &*self.console;
+        if records.operations.become_state(now.id, OperationState::Finished, "").await? {
+            tracing::info!(
+                operation = now.id,
+                done = now.done,
+                refused = now.refused,
+                "an operation is finished"
+            );
+            let (operator, subject) = (Operator::new(&now.operator), format!("operation {}", now.id));
+            records.audit.record(&operator, "finish", &subject, now.done, "").await?;
+        }
+        Ok(Next::End)
+    }
+
+    async fn give_up(&self, why: &str) {
+        tracing::error!(operation = self.operation.id, error = why, "an operation cannot go on");
+        let operations = &self.console.records.operations;
+        let next = match self.operation.state {
+            OperationState::Freezing => OperationState::Cancelled,
+            _ => OperationState::Paused,
+        };
+        if let Err(error) = operations.become_state(self.operation.id, next, why).await {
+            tracing::error!(operation = self.operation.id, %error, "and the ledger cannot be told");
+        }
+    }
+
+    async fn say(&self, reason: &str) {
+        // The ledger may be what is away.
+        let _ = self.console.records.operations.explain(self.operation.id, reason).await;
+    }
+
+    /// Waits until the next portion is due, and keeps its hold meanwhile.
+    async fn pace(&self, due: Instant) -> Result<(), Trouble> {
+        while Instant::now() < due && !self.stop.is_cancelled() {
+            let left = due.saturating_duration_since(Instant::now());
+            self.rest(left.min(HOLD / 3)).await;
+            self.hold().await?;
+        }
+        Ok(())
+    }
+
+    /// Rests, and says whether it was left in peace.
+    async fn rest(&self, duration: Duration) -> bool {
+        self.stop.run_until_cancelled(sleep(duration)).await.is_some()
+    }
+}
+
+fn tally(pipeline: &str, acted: &Acted) -> Sent {
+    let named = |refusal: &Refusal| match refusal {
+        Refusal::Unknown(id) => Refusal::Unknown(format!("{pipeline}:{id}")).to_string(),
+        Refusal::NotWaiting(id) => Refusal::NotWaiting(format!("{pipeline}:{id}")).to_string(),
+        Refusal::Impossible { id, why } => format!("letter {pipeline}:{id}: {why}"),
+    };
+    Sent {
+        done: (acted.done.len() + acted.before.len()) as u64,
+        refused: acted.refused.len() as u64,
+        refusals: acted.refused.iter().take(SAMPLE).map(named).collect(),
+    }
+}
+
+fn failures<'a>(ids: &'a [String], outcomes: &'a [Outcome]) -> Vec<(&'a str, &'a Failure)> {
+    let failure = |(id, outcome): (&'a String, &'a Outcome)| match outcome {
+        Outcome::Failed(failure) => Some((id.as_str(), failure)),
+        _ => None,
+    };
+    ids.iter().zip(outcomes).filter_map(failure).collect()
+}
+
+/// How large the portions of a pipeline are: the steps of the ramp, then as many as the rate allows.
+struct Sizes {
+    steps: std::vec::IntoIter<u32>,
+    rest: u32,
+}
+
+struct Size {
+    letters: u32,
+    followed: bool,
+}
+
+impl Sizes {
+    fn of(request: &Request) -> Self {
+        let steps = request.canary.as_ref().map(|canary| canary.steps.clone()).unwrap_or_default();
+        Self { steps: steps.into_iter(), rest: request.rate.map_or(PORTION, |rate| rate.clamp(1, PORTION)) }
+    }
+
+    fn next_size(&mut self) -> Size {
+        match self.steps.next() {
+            Some(letters) => Size { letters, followed: true },
+            None => Size { letters: self.rest, followed: false },
+        }
+    }
+}

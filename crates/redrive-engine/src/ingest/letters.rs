@@ -1,0 +1,304 @@
+//! Files that wait on disk, as dead letters: each file one letter, its lines the payload.
+//!
+//! A file is uploaded by itself when the store is back; a redrive does it now. A resolved file is deleted,
+//! with its events: that is a person's decision, logged and counted.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use redrive_core::books::Balance;
+use redrive_core::dead_letter::{
+    Acted, Arrivals, Cursor, DeadLetterQueue, Filter, Group, Ids, Letter, LetterId, Listing, Operator, Order,
+    Origin, Outcome, Page, PipelineKind, Refusal, Stats, Status, Summary, Unavailable,
+};
+use redrive_core::failure::Failure;
+use redrive_core::fingerprint::Fingerprint;
+use redrive_core::history::History;
+use redrive_spool::spool::{self, Inspection, Waiting, inspect};
+
+use super::Ingest;
+use super::books::Fate;
+
+/// The type of a letter: it holds many events.
+const BATCH: &str = "batch";
+/// The most of a file that is shown.
+const MOST_SHOWN: usize = 1 << 20;
+/// How many files are looked at in one go.
+const CHUNK: usize = 10_000;
+
+/// The files of a spool.
+pub(super) struct SpooledFiles(pub(super) Arc<Ingest>);
+
+impl SpooledFiles {
+    /// Why files wait: what the store says now, or said.
+    fn failure(&self) -> Failure {
+        match self.0.outage.error() {
+            Some(error) => Failure::transient("Upload", error),
+            None => Failure::transient("Upload", "the store did not take it; it is uploaded by itself"),
+        }
+    }
+
+    fn summary(&self, waiting: &Waiting, failure: &Failure) -> Summary {
+        Summary {
+            id: LetterId::new(self.0.name(), &waiting.file),
+            kind: PipelineKind::Ingest,
+            event_type: BATCH.to_owned(),
+            key: waiting.file.clone(),
+            failure: failure.clone(),
+            attempts: 1,
+            failed_at: waiting.since,
+            status: Status::Open,
+            redrive_count: 0,
+            fingerprint: Fingerprint::of(self.0.name(), BATCH, failure),
+        }
+    }
+
+    /// The files that a filter means, newest first, from after this place.
+    fn find(&self, filter: &Filter, after: Option<Cursor>, most: usize) -> Vec<Summary> {
+        let failure = self.failure();
+        let mut until = match after {
+            Some(cursor) => Timestamp::from_microsecond(cursor.failed_at).unwrap_or(Timestamp::MAX),
+            None => Timestamp::MAX,
+        };
+        let mut found = Vec::new();
+        loop {
+            let files = self.0.spool.newest(until, CHUNK);
+            let Some(last) = files.last().map(|file| file.since) else { return found };
+            let mut letters: Vec<Summary> = files
+                .iter()
+                .map(|file| self.summary(file, &failure))
+                .filter(|letter| {
+                    after.is_none_or(|cursor| is_after(letter, cursor)) && is_meant(letter, filter)
+                })
+                .collect();
+            letters.sort_by_key(|letter| {
+                (std::cmp::Reverse(letter.failed_at), std::cmp::Reverse(letter.number()))
+            });
+            found.extend(letters);
+            if found.len() >= most {
+                found.truncate(most);
+                return found;
+            }
+            let Ok(before) = last.checked_sub(jiff::SignedDuration::from_secs(1)) else { return found };
+            until = before;
+        }
+    }
+
+    fn is_waiting(&self, name: &str) -> bool {
+        matches!(self.0.spool.read(name), Ok(Some(_)) | Err(_))
+    }
+
+    fn unavailable(&self, error: impl std::error::Error + Send + Sync + 'static) -> Unavailable {
+        Unavailable { pipeline: self.0.name().to_owned(), source: Box::new(error) }
+    }
+}
+
+fn is_after(letter: &Summary, cursor: Cursor) -> bool {
+    (letter.failed_at.as_microsecond(), letter.number()) < (cursor.failed_at, cursor.id)
+}
+
+fn is_meant(letter: &Summary, filter: &Filter) -> bool {
+    let is = |wanted: &Option<String>, text: &str| wanted.as_ref().is_none_or(|wanted| wanted == text);
+    let text = |wanted: &String| letter.failure.message.to_lowercase().contains(&wanted.to_lowercase());
+    filter.status.is_none_or(|status| status == letter.status)
+        && is(&filter.event_type, &letter.event_type)
+        && is(&filter.key, &letter.key)
+        && is(&filter.class, letter.failure.class.name())
+        && filter.code.is_none()
+        && filter.group.is_none_or(|group| group == letter.fingerprint)
+        && filter.text.as_ref().is_none_or(text)
+        && filter.since.is_none_or(|since| letter.failed_at >= since)
+        && filter.until.is_none_or(|until| letter.failed_at < until)
+}
+
+#[async_trait]
+impl DeadLetterQueue for SpooledFiles {
+    fn pipeline(&self) -> &str {
+        self.0.name()
+    }
+
+    fn kind(&self) -> PipelineKind {
+        PipelineKind::Ingest
+    }
+
+    async fn stats(&self) -> Result<Stats, Unavailable> {
+        let stats = self.0.spool.stats();
+        let by_type = (stats.files > 0).then(|| (BATCH.to_owned(), stats.files));
+        Ok(Stats {
+            by_status: vec![(Status::Open, stats.files)],
+            waiting_by_type: by_type.into_iter().collect(),
+            oldest_waiting: stats.oldest,
+        })
+    }
+
+    async fn groups(&self, limit: u32) -> Result<Vec<Group>, Unavailable> {
+        let stats = self.0.spool.stats();
+        let (Some(oldest), true) = (stats.oldest, limit > 0) else { return Ok(Vec::new()) };
+        let newest = self.0.spool.newest(Timestamp::MAX, 1).first().map_or(oldest, |file| file.since);
+        let failure = self.failure();
+        Ok(vec![Group {
+            fingerprint: Fingerprint::of(self.0.name(), BATCH, &failure),
+            event_type: BATCH.to_owned(),
+            failure,
+            count: stats.files,
+            first_seen: oldest,
+            last_seen: newest,
+        }])
+    }
+
+    async fn arrivals(&self, since: Timestamp) -> Result<Vec<Arrivals>, Unavailable> {
+        let fingerprint = Fingerprint::of(self.0.name(), BATCH, &self.failure());
+        let filter = Filter { since: Some(since), ..Filter::default() };
+        let mut hours: HashMap<i64, u64> = HashMap::new();
+        for letter in self.find(&filter, None, usize::MAX) {
+            *hours.entry(letter.failed_at.as_second().div_euclid(3600)).or_default() += 1;
+        }
+        let arrivals = |(hour, count): (i64, u64)| Arrivals {
+            fingerprint,
+            hour: Timestamp::from_second(hour * 3600).unwrap_or_default(),
+            count,
+        };
+        Ok(hours.into_iter().map(arrivals).collect())
+    }
+
+    async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Unavailable> {
+        let limit = page.limit() as usize;
+        let mut letters = self.find(filter, page.cursor(), limit + 1);
+        let more = letters.len() > limit;
+        letters.truncate(limit);
+        let next = letters
+            .last()
+            .filter(|_| more)
+            .map(|last| Cursor { failed_at: last.failed_at.as_microsecond(), id: last.number() });
+        Ok(Listing { letters, next })
+    }
+
+    async fn get(&self, id: &str) -> Result<Option<Letter>, Unavailable> {
+        let (spool, name) = (Arc::clone(&self.0.spool), id.to_owned());
+        let read = tokio::task::spawn_blocking(move || {
+            let batch = spool.read(&name)?;
+            Ok(batch.map(|batch| {
+                (batch.meta.num_events, spool::lines(&batch, MOST_SHOWN), inspect(&batch.data, &batch.meta))
+            }))
+        });
+        let read: Result<_, redrive_spool::Error> = read.await.map_err(|error| self.unavailable(error))?;
+        let Some((events, payload, inspection)) = read.map_err(|error| self.unavailable(error))? else {
+            return Ok(None);
+        };
+        let Some(waiting) = self.0.spool.waiting(id) else { return Ok(None) };
+        let mut headers = vec![("events".to_owned(), events.to_string().into_bytes())];
+        if let Inspection::Damaged { reason, events, .. } = inspection {
+            headers
+                .push(("damaged".to_owned(), format!("{reason}; {events} events are intact").into_bytes()));
+        }
+        Ok(Some(Letter {
+            summary: self.summary(&waiting, &self.failure()),
+            payload,
+            headers,
+            origin: Origin::File { file: id.to_owned(), line: 1 },
+            history: History::default().with(&self.failure(), waiting.since),
+            first_failed_at: waiting.since,
+            resolution: None,
+        }))
+    }
+
+    async fn count(&self, filter: &Filter) -> Result<u64, Unavailable> {
+        Ok(self.find(filter, None, usize::MAX).len() as u64)
+    }
+
+    async fn ids(&self, filter: &Filter, after: Option<Cursor>, limit: u32) -> Result<Ids, Unavailable> {
+        let mut all = self.find(filter, None, usize::MAX);
+        all.reverse();
+        let place = |letter: &Summary| (letter.failed_at.as_microsecond(), letter.number());
+        let mut rest: Vec<Summary> = all
+            .into_iter()
+            .filter(|letter| after.is_none_or(|cursor| place(letter) > (cursor.failed_at, cursor.id)))
+            .collect();
+        let more = rest.len() > limit as usize;
+        rest.truncate(limit as usize);
+        let next = rest.last().filter(|_| more).map(|last| {
+            let (failed_at, id) = place(last);
+            Cursor { failed_at, id }
+        });
+        Ok(Ids { ids: rest.into_iter().map(|letter| letter.id.local).collect(), next })
+    }
+
+    async fn redrive(&self, ids: &[String], order: &Order) -> Result<Acted, Unavailable> {
+        let mut acted = Acted::default();
+        for id in ids {
+            let outcome = self.0.spool.process(id, &self.0.target, Timestamp::now()).await;
+            let Some(outcome) = outcome else {
+                acted.refused.push(Refusal::Unknown(id.clone()));
+                continue;
+            };
+            let refusal = match &outcome {
+                spool::Outcome::Kept { failure, .. } => Some(format!("the store did not take it: {failure}")),
+                spool::Outcome::Unreadable { error, .. } => {
+                    Some(format!("the disk does not give it: {error}"))
+                }
+                _ => None,
+            };
+            self.0.recovered(outcome);
+            match refusal {
+                Some(why) => acted.refused.push(Refusal::Impossible { id: id.clone(), why }),
+                None => {
+                    tracing::info!(pipeline = %self.0.name, file = %id, note = order.note(), "a file was uploaded");
+                    acted.done.push(id.clone());
+                }
+            }
+        }
+        Ok(acted)
+    }
+
+    async fn redrive_edited(&self, id: &str, _: &[u8], _: &Order) -> Result<Acted, Unavailable> {
+        let refusal = match self.is_waiting(id) {
+            true => Refusal::Impossible {
+                id: id.to_owned(),
+                why: "a file of many events is uploaded as it is, or not at all: redrive it without an edit"
+                    .to_owned(),
+            },
+            false => Refusal::Unknown(id.to_owned()),
+        };
+        Ok(Acted { refused: vec![refusal], ..Acted::default() })
+    }
+
+    async fn outcomes(&self, ids: &[String]) -> Result<Vec<Outcome>, Unavailable> {
+        let outcome = |id: &String| match self.is_waiting(id) {
+            true => Outcome::Failed(self.failure()),
+            false => Outcome::Delivered,
+        };
+        Ok(ids.iter().map(outcome).collect())
+    }
+
+    async fn resolve(&self, ids: &[String], operator: &Operator, note: &str) -> Result<Acted, Unavailable> {
+        let mut acted = Acted::default();
+        for id in ids {
+            let batch = self.0.spool.read(id);
+            let events = match &batch {
+                Ok(Some(batch)) => batch.meta.num_events,
+                Ok(None) => {
+                    acted.refused.push(Refusal::Unknown(id.clone()));
+                    continue;
+                }
+                Err(_) => 0,
+            };
+            self.0.spool.remove(id).map_err(|error| self.unavailable(error))?;
+            self.0.tally.resolved.increment(events);
+            self.0.books.left_disk(Fate::Resolved, events, self.0.is_ours(id));
+            tracing::warn!(pipeline = %self.0.name, file = %id, events, operator = operator.name(), note, "a file was resolved: deleted without being uploaded");
+            acted.done.push(id.clone());
+        }
+        Ok(acted)
+    }
+
+    async fn balance(&self) -> Result<Balance, Unavailable> {
+        Ok(self.0.books.balance(self.0.backlog.load(Ordering::Relaxed)))
+    }
+
+    async fn purge(&self, _: Timestamp) -> Result<u64, Unavailable> {
+        Ok(0)
+    }
+}

@@ -1,0 +1,368 @@
+//! The console: lists over several pipelines, single actions, and operations that are carried out.
+#![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redrive_core::backoff::Backoff;
+use redrive_core::dead_letter::{
+    DeadLetterQueue as _, Filter, LetterId, Operator, PipelineKind, Refusal, Status,
+};
+use redrive_core::event::{Event, NewEvent};
+use redrive_core::failure::Failure;
+use redrive_core::handler::Handler;
+use redrive_core::policy::Policy;
+use redrive_engine::console::{Action, Canary, Console, ConsoleError, Desk, Records, Request, Runner};
+use redrive_engine::{Engine, Pace, Pipeline, Route, Routes, WatchOptions};
+use redrive_store::{Database, Jobs, JobsOptions, NewJob, Operation, OperationState, Outbox, OutboxOptions};
+use redrive_testkit::{TestDatabase, eventually};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Refuses everything until it is mended; remembers what it delivered.
+#[derive(Default)]
+struct Bank {
+    mended: AtomicBool,
+    delivered: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl Handler for Bank {
+    async fn handle(&self, batch: &[Event]) -> Vec<Result<(), Failure>> {
+        batch.iter().map(|event| self.take(event)).collect()
+    }
+}
+
+impl Bank {
+    fn take(&self, event: &Event) -> Result<(), Failure> {
+        if !self.mended.load(Ordering::Relaxed) {
+            return Err(Failure::permanent("Declined", format!("order {} was declined", event.key)));
+        }
+        self.delivered.lock().unwrap().push(event.key.clone());
+        Ok(())
+    }
+
+    fn delivered(&self) -> Vec<String> {
+        self.delivered.lock().unwrap().clone()
+    }
+}
+
+/// An outbox and a job queue whose handlers refuse everything, and a console over both.
+struct Shop {
+    database: TestDatabase,
+    outbox: Arc<Outbox>,
+    jobs: Arc<Jobs>,
+    bank: Arc<Bank>,
+    console: Arc<Console>,
+    engine: Engine,
+}
+
+fn order(key: usize) -> NewEvent {
+    NewEvent {
+        event_type: "OrderCreated".into(),
+        aggregate_type: "Order".into(),
+        aggregate_id: key.to_string(),
+        payload: format!("{{\"order\":{key}}}"),
+    }
+}
+
+fn ops() -> Operator {
+    Operator::new("ops")
+}
+
+fn of_orders() -> Filter {
+    Filter { pipeline: Some("orders".into()), ..Filter::default() }
+}
+
+fn redrive() -> Request {
+    Request::new(Action::Redrive, of_orders())
+}
+
+impl Shop {
+    async fn open(database: TestDatabase) -> Self {
+        let connections = Database::connect(&database.url).await.unwrap();
+        let outbox = Arc::new(Outbox::new(connections.clone(), OutboxOptions::new("orders")).unwrap());
+        let jobs = Arc::new(Jobs::new(connections.clone(), JobsOptions::new("mails")).unwrap());
+        outbox.migrate().await.unwrap();
+        jobs.migrate().await.unwrap();
+        let records = Records::of(&connections);
+        records.migrate().await.unwrap();
+        let bank = Arc::new(Bank::default());
+        let backoff = Backoff::new(Duration::from_millis(10), 1.0, Duration::from_millis(10)).unwrap();
+        let route = || Route::new("bank", bank.clone());
+        let routes = Routes::ByType(HashMap::from([("OrderCreated".to_owned(), route())]));
+        let policy = || Policy::new(3, backoff);
+        let pace = || Pace { poll_interval: Duration::from_millis(50), batch_size: 500, ..Pace::default() };
+        let orders = Pipeline::new("orders", PipelineKind::Outbox, outbox.clone(), outbox.clone(), policy());
+        let orders = Arc::new(orders.handled_by(routes).at(pace()));
+        let mails = Pipeline::new("mails", PipelineKind::Jobs, jobs.clone(), jobs.clone(), policy());
+        let mails = Arc::new(mails.handled_by(Routes::All(route())).at(pace()));
+        let engine = Engine::new();
+        engine.start(&orders, WatchOptions::default());
+        engine.start(&mails, WatchOptions::default());
+        let console = Arc::new(Console::new(records, [Desk::of(&orders), Desk::of(&mails)]));
+        Self { database, outbox, jobs, bank, console, engine }
+    }
+
+    /// Lets so many orders die.
+    async fn bury(&self, orders: usize) {
+        let before = self.waiting().await;
+        self.outbox.append((0..orders).map(order).collect()).await.unwrap();
+        let dead = || async { self.waiting().await == before + orders as u64 };
+        eventually(PATIENCE, "the orders are dead", dead).await;
+    }
+
+    async fn waiting(&self) -> u64 {
+        self.outbox.stats().await.unwrap().waiting()
+    }
+
+    fn mend(&self) {
+        self.bank.mended.store(true, Ordering::Relaxed);
+    }
+
+    fn run(&self) -> (CancellationToken, JoinHandle<()>) {
+        let stop = CancellationToken::new();
+        (stop.clone(), tokio::spawn(Runner::new(Arc::clone(&self.console)).run(stop)))
+    }
+
+    async fn reaches(&self, id: i64, state: OperationState) -> Operation {
+        let there = || async { self.console.operation(id).await.unwrap().state == state };
+        eventually(PATIENCE, &format!("operation {id} is {}", state.name()), there).await;
+        self.console.operation(id).await.unwrap()
+    }
+
+    async fn delivers(&self, orders: usize) {
+        let delivered = || async { self.bank.delivered().len() >= orders };
+        eventually(PATIENCE, "the orders are delivered", delivered).await;
+        let distinct: BTreeSet<String> = self.bank.delivered().into_iter().collect();
+        assert_eq!((distinct.len(), self.bank.delivered().len()), (orders, orders), "each once");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_sends_every_letter_once_and_newcomers_stay_out() {
+    for database in redrive_testkit::backends(file!()).await {
+        let shop = Shop::open(database).await;
+        shop.bury(250).await;
+        let request = Request { rate: Some(100), ..redrive() };
+        assert_eq!(shop.console.preview(&request).await.unwrap().total(), 250);
+        let started = shop.console.start(&request, &ops(), Some("key-1")).await.unwrap();
+        let again = shop.console.start(&request, &ops(), Some("key-1")).await.unwrap();
+        assert_eq!(started.id, again.id, "the same request is the same operation");
+        let (stop, runner) = shop.run();
+        let frozen = || async { shop.console.operation(started.id).await.unwrap().total == 250 };
+        eventually(PATIENCE, "the set is frozen", frozen).await;
+        shop.outbox.append((250..255).map(order).collect()).await.unwrap();
+        let newcomers = Filter { key: Some("254".into()), ..of_orders() };
+        let dead = || async { shop.outbox.count(&newcomers).await.unwrap() == 1 };
+        eventually(PATIENCE, "newcomers are dead, too", dead).await;
+        shop.mend();
+        let ended = shop.reaches(started.id, OperationState::Finished).await;
+        assert_eq!((ended.total, ended.done + ended.refused, ended.refused), (250, 250, 0), "{ended:?}");
+        stop.cancel();
+        runner.await.unwrap();
+        assert_eq!(shop.outbox.count(&newcomers).await.unwrap(), 1, "they stay out");
+        let audit = shop.console.audit(None, 10).await.unwrap();
+        assert_eq!((audit[0].action.as_str(), audit[0].count), ("finish", 250));
+        assert_eq!((audit[1].action.as_str(), audit[1].operator.as_str()), ("redrive", "ops"));
+        shop.engine.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ramp_stops_itself_while_the_fault_lasts_and_succeeds_once_it_is_mended() {
+    for database in redrive_testkit::backends(file!()).await {
+        let shop = Shop::open(database).await;
+        shop.bury(60).await;
+        let (stop, runner) = shop.run();
+        let request = Request { canary: Some(Canary::default()), ..redrive() };
+        let id = shop.console.start(&request, &ops(), None).await.unwrap().id;
+        let stopped = shop.reaches(id, OperationState::Stopped).await;
+        assert_eq!((stopped.total, stopped.done, stopped.failed), (60, 1, 1), "one was tried");
+        assert!(
+            stopped.reason.contains("failed again") && stopped.reason.contains("was declined"),
+            "{stopped:?}"
+        );
+        let untouched = || async { shop.waiting().await == 60 };
+        eventually(PATIENCE, "59 are untouched and one is a new letter", untouched).await;
+
+        shop.mend();
+        shop.console.turn(id, OperationState::Running, &ops()).await.unwrap();
+        let ended = shop.reaches(id, OperationState::Finished).await;
+        assert_eq!((ended.done, ended.refused), (60, 0));
+        shop.delivers(59).await;
+        assert_eq!(shop.waiting().await, 1, "the one that failed again waits for another operation");
+        stop.cancel();
+        runner.await.unwrap();
+        shop.engine.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_is_paused_resumed_and_cancelled() {
+    for database in redrive_testkit::backends(file!()).await {
+        let shop = Shop::open(database).await;
+        shop.bury(100).await;
+        shop.mend();
+        let (stop, runner) = shop.run();
+        let request = Request { rate: Some(10), ..redrive() };
+        let id = shop.console.start(&request, &ops(), None).await.unwrap().id;
+        let some = || async { shop.console.operation(id).await.unwrap().done >= 10 };
+        eventually(PATIENCE, "some were sent", some).await;
+        shop.console.turn(id, OperationState::Paused, &ops()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        let paused = shop.console.operation(id).await.unwrap();
+        assert_eq!((paused.state, paused.reason.as_str()), (OperationState::Paused, "by ops"));
+        assert!(paused.done <= 30, "{paused:?}");
+        shop.console.turn(id, OperationState::Running, &ops()).await.unwrap();
+        let more = || async { shop.console.operation(id).await.unwrap().done > paused.done };
+        eventually(PATIENCE, "it goes on", more).await;
+        shop.console.turn(id, OperationState::Cancelled, &ops()).await.unwrap();
+        let again = shop.console.turn(id, OperationState::Running, &ops()).await;
+        assert!(matches!(again, Err(ConsoleError::WrongState { .. })), "{again:?}");
+        stop.cancel();
+        runner.await.unwrap();
+        let cancelled = shop.console.operation(id).await.unwrap();
+        assert_eq!(shop.waiting().await, 100 - cancelled.done, "what was not sent waits");
+        shop.engine.stop().await;
+    }
+}
+
+/// The task is aborted where it happens to be, as a process that is killed; the next one goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_whose_runner_dies_is_continued_and_nothing_is_sent_twice() {
+    for database in redrive_testkit::backends(file!()).await {
+        let shop = Shop::open(database).await;
+        shop.bury(300).await;
+        shop.mend();
+        let request = Request { rate: Some(20), ..redrive() };
+        let id = shop.console.start(&request, &ops(), None).await.unwrap().id;
+        let mut client = redrive_testkit::Client::connect(&shop.database).await;
+        for kill in 0..10 {
+            let (_, runner) = shop.run();
+            let before = shop.console.operation(id).await.unwrap().done;
+            let progress = || async {
+                let now = shop.console.operation(id).await.unwrap();
+                now.done > before || now.state == OperationState::Finished
+            };
+            eventually(PATIENCE, "it makes progress", progress).await;
+            tokio::time::sleep(Duration::from_millis(7 * kill)).await;
+            runner.abort();
+            // Its hold would run out by itself, in 15 s.
+            client.run("UPDATE redrive_operation SET runner = NULL").await;
+        }
+        let (stop, runner) = shop.run();
+        client
+            .run("UPDATE redrive_operation SET request = REPLACE(request, '\"rate\":20', '\"rate\":5000')")
+            .await;
+        let ended = shop.reaches(id, OperationState::Finished).await;
+        assert_eq!((ended.total, ended.done, ended.refused), (300, 300, 0));
+        shop.delivers(300).await;
+        assert_eq!(shop.waiting().await, 0);
+        stop.cancel();
+        runner.await.unwrap();
+        shop.engine.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_thousand_who_redrive_the_same_letter_one_wins() {
+    for database in redrive_testkit::backends(file!()).await {
+        let shop = Shop::open(database).await;
+        shop.bury(1).await;
+        shop.mend();
+        let page = shop.console.list(&of_orders(), 10, None).await.unwrap();
+        let letter = page.letters[0].id.clone();
+        let mut asking = tokio::task::JoinSet::new();
+        for _ in 0..1_000 {
+            let (console, letter) = (Arc::clone(&shop.console), letter.clone());
+            asking.spawn(async move { console.redrive(&letter, None, &ops(), None).await });
+        }
+        let answers = asking.join_all().await;
+        assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1, "exactly one wins");
+        let told = |answer: &Result<(), ConsoleError>| {
+            matches!(answer, Ok(()) | Err(ConsoleError::Refused(Refusal::NotWaiting(_))))
+        };
+        assert!(answers.iter().all(told), "and the others are told so");
+        shop.delivers(1).await;
+        shop.engine.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_over_several_pipelines_misses_nothing_and_repeats_nothing() {
+    for database in redrive_testkit::backends(file!()).await {
+        let shop = Shop::open(database).await;
+        shop.bury(17).await;
+        shop.jobs.enqueue((0..13).map(|n| NewJob::new(n.to_string(), "{}")).collect()).await.unwrap();
+        let dead = || async { shop.jobs.stats().await.unwrap().waiting() == 13 };
+        eventually(PATIENCE, "the jobs are dead", dead).await;
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let page = shop.console.list(&Filter::default(), 4, after.as_ref()).await.unwrap();
+            seen.extend(page.letters);
+            shop.bury(1).await;
+            let Some(next) = page.next else { break };
+            after = Some(next.to_string().parse().unwrap());
+        }
+        let distinct: BTreeSet<String> = seen.iter().map(|letter| letter.id.to_string()).collect();
+        assert_eq!((seen.len(), distinct.len()), (30, 30), "newcomers stay on the first page");
+        assert!(seen.windows(2).all(|two| two[0].failed_at >= two[1].failed_at), "newest first");
+        let (groups, _) = shop.console.groups(None, 10).await.unwrap();
+        assert_eq!(groups.len(), 2);
+        let found = shop.console.group(groups[1].group.fingerprint).await.unwrap().unwrap();
+        assert_eq!(found.pipeline, groups[1].pipeline);
+        shop.engine.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edited_letter_is_delivered_as_edited_and_the_original_is_kept() {
+    for database in redrive_testkit::backends(file!()).await {
+        let shop = Shop::open(database).await;
+        shop.bury(1).await;
+        shop.mend();
+        let letter = shop.console.list(&of_orders(), 1, None).await.unwrap().letters.remove(0).id;
+        shop.console.redrive(&letter, Some(b"{\"order\":\"mended\"}"), &ops(), None).await.unwrap();
+        shop.delivers(1).await;
+        let edits = shop.console.edits(&letter).await.unwrap();
+        assert_eq!(
+            (edits[0].original.as_slice(), edits[0].operator.as_str()),
+            (&b"{\"order\":0}"[..], "ops")
+        );
+        let was = shop.console.letter(&letter).await.unwrap();
+        assert_eq!((was.payload.as_slice(), was.summary.status), (&b"{\"order\":0}"[..], Status::Redriven));
+        let binary = shop.console.redrive(&letter, Some(b"\xff"), &ops(), None).await;
+        assert!(matches!(binary, Err(ConsoleError::Refused(_))), "{binary:?}");
+        let nobody = shop.console.redrive(&LetterId::new("orders", 999), None, &ops(), None).await;
+        assert!(matches!(nobody, Err(ConsoleError::NoLetter(_))), "{nobody:?}");
+        let nowhere = shop.console.letter(&LetterId::new("nowhere", 1)).await;
+        assert!(nowhere.unwrap_err().to_string().contains("there are mails, orders"));
+        shop.engine.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_letters_are_resolved_by_an_operation() {
+    for database in redrive_testkit::backends(file!()).await {
+        let shop = Shop::open(database).await;
+        shop.bury(30).await;
+        let (stop, runner) = shop.run();
+        let mut request = Request::new(Action::Resolve, of_orders());
+        request.note = "written off".into();
+        let id = shop.console.start(&request, &ops(), None).await.unwrap().id;
+        let ended = shop.reaches(id, OperationState::Finished).await;
+        assert_eq!((ended.done, shop.waiting().await), (30, 0));
+        let all = Request::new(Action::Resolve, Filter::default());
+        let refused = shop.console.start(&all, &ops(), None).await;
+        assert!(matches!(refused, Err(ConsoleError::Request(_))), "an empty filter is refused");
+        stop.cancel();
+        runner.await.unwrap();
+        shop.engine.stop().await;
+    }
+}

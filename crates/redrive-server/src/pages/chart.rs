@@ -1,0 +1,148 @@
+//! Numbers as pictures: SVG that the server writes, in the colours of the style sheet.
+
+use std::fmt::Write as _;
+
+use super::text::escape;
+
+const WIDTH: f64 = 240.0;
+const HEIGHT: f64 = 44.0;
+
+/// One small chart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Chart {
+    /// What it is of.
+    pub(super) title: &'static str,
+    /// The latest figure.
+    pub(super) now: String,
+    /// The largest figure.
+    pub(super) peak: String,
+    /// The picture; nothing while there are too few figures.
+    pub(super) svg: Option<String>,
+}
+
+impl Chart {
+    /// A chart of these points, oldest first, with figures as `show` writes them.
+    pub(super) fn new(title: &'static str, points: &[Option<f64>], show: fn(f64) -> String) -> Self {
+        let largest = points.iter().flatten().copied().fold(0.0, f64::max);
+        let last = points.iter().rev().flatten().next();
+        let now = last.map_or_else(|| "–".to_owned(), |last| show(*last));
+        let peak = show(largest);
+        let told = format!("{title}: {now} now, at most {peak}");
+        Self { title, svg: last.and_then(|_| area(points, largest, &told)), now, peak }
+    }
+}
+
+/// An area under a line, with gaps where there was no figure.
+fn area(points: &[Option<f64>], largest: f64, told: &str) -> Option<String> {
+    if points.len() < 2 {
+        return None;
+    }
+    let scale = if largest > 0.0 { (HEIGHT - 4.0) / largest } else { 0.0 };
+    let step = WIDTH / (points.len() - 1) as f64;
+    let (mut line, mut fill) = (String::new(), String::new());
+    let mut begun: Option<f64> = None;
+    let mut last = 0.0;
+    for (at, point) in points.iter().enumerate() {
+        let x = at as f64 * step;
+        match point {
+            Some(value) => {
+                let y = HEIGHT - 1.0 - value * scale;
+                let _ = write!(line, "{}{x:.1} {y:.1}", if begun.is_some() { "L" } else { "M" });
+                if begun.is_none() {
+                    let _ = write!(fill, "M{x:.1} {HEIGHT}");
+                }
+                let _ = write!(fill, "L{x:.1} {y:.1}");
+                begun = begun.or(Some(x));
+                last = x;
+            }
+            None => close(&mut fill, &mut begun, last),
+        }
+    }
+    close(&mut fill, &mut begun, last);
+    Some(format!(
+        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" \
+         aria-label=\"{}\"><path class=\"fill\" d=\"{fill}\"/><path class=\"line\" d=\"{line}\" \
+         vector-effect=\"non-scaling-stroke\"/></svg>",
+        escape(told)
+    ))
+}
+
+fn close(fill: &mut String, begun: &mut Option<f64>, last: f64) {
+    if begun.take().is_some() {
+        let _ = write!(fill, "L{last:.1} {HEIGHT}Z");
+    }
+}
+
+/// Bars side by side, oldest first: how many letters of a group failed in each hour.
+pub(super) fn sparkline(counts: &[u64]) -> String {
+    const BAR: usize = 4;
+    const TALLEST: u64 = 20;
+    let largest = counts.iter().copied().max().unwrap_or(0).max(1);
+    let width = counts.len().max(1) * BAR;
+    let mut bars = String::new();
+    for (at, count) in counts.iter().enumerate() {
+        // Whatever is not nothing can be seen.
+        let height = if *count == 0 { 0 } else { (count * TALLEST / largest).max(2) };
+        let (x, y) = (at * BAR, TALLEST - height);
+        let _ = write!(bars, "<rect x=\"{x}\" y=\"{y}\" width=\"3\" height=\"{height}\"/>");
+    }
+    let told = format!(
+        "{} in the last {} hours, at most {largest} in one",
+        counts.iter().sum::<u64>(),
+        counts.len()
+    );
+    format!(
+        "<svg class=\"spark\" viewBox=\"0 0 {width} {TALLEST}\" role=\"img\" aria-label=\"{told}\">{bars}\
+         <path d=\"M0 {TALLEST}H{width}\"/></svg>"
+    )
+}
+
+/// `0.4/s`, `120/s`.
+pub(super) fn rate(value: f64) -> String {
+    if value > 0.0 && value < 10.0 { format!("{value:.1}/s") } else { format!("{value:.0}/s") }
+}
+
+/// A whole number.
+pub(super) fn whole(value: f64) -> String {
+    super::text::number(value.max(0.0) as u64)
+}
+
+/// An age in seconds.
+pub(super) fn age(value: f64) -> String {
+    super::moment::span(value.max(0.0) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chart_has_gaps_where_there_was_no_figure() {
+        let chart = Chart::new("Backlog", &[Some(1.0), Some(2.0), None, Some(4.0), Some(0.0)], whole);
+        let svg = chart.svg.unwrap();
+        assert_eq!(svg.matches('M').count(), 4, "two pieces of the line and of the area: {svg}");
+        assert_eq!((chart.now.as_str(), chart.peak.as_str()), ("0", "4"));
+        assert!(svg.contains("aria-label=\"Backlog: 0 now, at most 4\""));
+    }
+
+    #[test]
+    fn without_figures_there_is_no_chart() {
+        assert_eq!(Chart::new("Backlog", &[], whole).svg, None);
+        assert_eq!(Chart::new("Backlog", &[None, None], whole).svg, None);
+        assert_eq!(Chart::new("Backlog", &[Some(1.0)], whole).svg, None);
+    }
+
+    #[test]
+    fn a_sparkline_shows_whatever_is_not_nothing() {
+        let svg = sparkline(&[0, 1, 1_000]);
+        assert!(svg.contains("height=\"2\"") && svg.contains("height=\"20\""), "{svg}");
+        assert!(svg.contains("1001 in the last 3 hours"));
+        assert!(sparkline(&[]).contains("0 in the last 0 hours"));
+    }
+
+    #[test]
+    fn nothing_in_a_picture_needs_a_style_of_its_own() {
+        let svg = Chart::new("x", &[Some(1.0), Some(1.0)], rate).svg.unwrap() + &sparkline(&[1]);
+        assert!(!svg.contains("style="), "the content security policy would refuse it");
+    }
+}

@@ -1,0 +1,278 @@
+//! One letter: what it says, what happened to it, and what can be done about it.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::http::header::X_CONTENT_TYPE_OPTIONS;
+use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::response::{IntoResponse as _, Redirect, Response};
+use jiff::Timestamp;
+use redrive_core::dead_letter::{Letter, LetterId, Origin};
+use redrive_core::history::Attempt;
+use redrive_engine::console::{Console, is_waiting};
+use redrive_store::EditedPayload;
+use serde::Deserialize;
+
+use super::failed::Failed;
+use super::form::{Form, fresh_key, wrong};
+use super::frame::{Frame, Section, Visitor, page};
+use super::letters::{Row, address, row};
+use super::moment::Moment;
+use super::payload::{self, Shown, View};
+use super::{diff, json, query, text};
+
+/// The most headers that are shown.
+const MOST_HEADERS: usize = 100;
+/// The most lines of an edit that are shown.
+const MOST_LINES: usize = 200;
+
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    view: Option<String>,
+    did: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "letter.html")]
+struct LetterPage {
+    frame: Frame,
+    row: Row,
+    is_waiting: bool,
+    message: String,
+    group: String,
+    first_failed: Moment,
+    origin: Vec<(&'static str, String)>,
+    headers: Vec<(String, String)>,
+    headers_left_out: usize,
+    attempts: Vec<Try>,
+    resolution: Option<Closed>,
+    payload: Shown,
+    views: Vec<(&'static str, bool)>,
+    size: String,
+    cannot_edit: Option<&'static str>,
+    edits: Vec<Edit>,
+    key: String,
+}
+
+/// One attempt.
+struct Try {
+    number: u32,
+    /// How many attempts before it are not kept.
+    missing: u32,
+    at: Moment,
+    class: &'static str,
+    code: Option<String>,
+    kind: String,
+    message: String,
+}
+
+struct Closed {
+    by: String,
+    at: Moment,
+    note: String,
+}
+
+/// What was changed before it was redriven.
+struct Edit {
+    by: String,
+    at: Moment,
+    lines: Vec<DiffLine>,
+}
+
+/// A line of a comparison, ready to be shown.
+pub(super) struct DiffLine {
+    pub(super) class: &'static str,
+    pub(super) mark: &'static str,
+    pub(super) text: String,
+}
+
+pub(super) async fn show(
+    visitor: Visitor,
+    State(console): State<Arc<Console>>,
+    Path(id): Path<String>,
+    Query(asked): Query<Asked>,
+) -> Result<Response, Failed> {
+    let id = letter_id(&id)?;
+    let letter = console.letter(&id).await?;
+    let edits = console.edits(&id).await?;
+    let now = Timestamp::now();
+    let row = row(&letter.summary, now);
+    let shown = payload::show(&letter.payload, asked.view.as_deref().and_then(View::named));
+    let title = format!("{} {}", row.id, row.event_type);
+    let shown = LetterPage {
+        frame: Frame::new(Section::Letters, &title, visitor).after(asked.did.as_deref()),
+        is_waiting: is_waiting(letter.summary.status),
+        message: text::visible(&letter.summary.failure.message),
+        group: group_address(&letter),
+        first_failed: Moment::new(letter.first_failed_at, now),
+        origin: origin(&letter.origin),
+        headers: letter.headers.iter().take(MOST_HEADERS).map(header).collect(),
+        headers_left_out: letter.headers.len().saturating_sub(MOST_HEADERS),
+        attempts: attempts(letter.history.attempts(), now),
+        resolution: letter.resolution.as_ref().map(|closed| Closed {
+            by: text::line(&closed.by, 100),
+            at: Moment::new(closed.at, now),
+            note: text::line(&closed.note, 1_000),
+        }),
+        views: View::ALL.map(|view| (view.name(), view == shown.view)).to_vec(),
+        size: text::size(letter.payload.len()),
+        cannot_edit: payload::editable(&letter.payload).err(),
+        edits: edits.iter().map(|edit| edit_of(edit, now)).collect(),
+        key: fresh_key()?,
+        payload: shown,
+        row,
+    };
+    Ok(page(StatusCode::OK, &shown))
+}
+
+/// The payload, byte for byte, to be saved: never to be run in our name.
+pub(super) async fn payload(
+    State(console): State<Arc<Console>>,
+    Path(id): Path<String>,
+) -> Result<Response, Failed> {
+    let id = letter_id(&id)?;
+    let letter = console.letter(&id).await?;
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let name: String = id.to_string().chars().map(plain).take(80).collect();
+    let headers = [
+        (CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (CONTENT_DISPOSITION, format!("attachment; filename=\"{name}.payload\"")),
+        (CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox".to_owned()),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
+        (CACHE_CONTROL, "no-store".to_owned()),
+    ];
+    Ok((headers, letter.payload).into_response())
+}
+
+pub(super) async fn redrive(
+    visitor: Visitor,
+    State(console): State<Arc<Console>>,
+    Path(id): Path<String>,
+    form: Form,
+) -> Result<Response, Failed> {
+    visitor.must_act()?;
+    let id = letter_id(&id)?;
+    let edited = match form.raw("payload") {
+        Some(sent) => Some(returned(&console, &id, sent).await?),
+        None => None,
+    };
+    let bytes = edited.as_ref().map(String::as_bytes);
+    console.redrive(&id, bytes, &visitor.operator(), form.get("key")).await?;
+    let did = if edited.is_some() { "edited" } else { "redriven" };
+    Ok(Redirect::to(&format!("{}?did={did}", address(&id))).into_response())
+}
+
+pub(super) async fn resolve(
+    visitor: Visitor,
+    State(console): State<Arc<Console>>,
+    Path(id): Path<String>,
+    form: Form,
+) -> Result<Response, Failed> {
+    visitor.must_act()?;
+    let id = letter_id(&id)?;
+    let note = form
+        .get("note")
+        .ok_or_else(|| wrong("A resolution needs a note that says why the letter is done with."))?;
+    console.resolve(&id, &visitor.operator(), note).await?;
+    Ok(Redirect::to(&format!("{}?did=resolved", address(&id))).into_response())
+}
+
+/// What a form sent back for the payload of this letter.
+async fn returned(console: &Console, id: &LetterId, sent: &str) -> Result<String, Failed> {
+    let letter = console.letter(id).await?;
+    let original = payload::editable(&letter.payload).map_err(wrong)?;
+    Ok(payload::returned(sent, original))
+}
+
+pub(super) fn letter_id(text: &str) -> Result<LetterId, Failed> {
+    text.parse().map_err(|error| Failed::new(StatusCode::NOT_FOUND, format!("{error}.")))
+}
+
+fn group_address(letter: &Letter) -> String {
+    let summary = &letter.summary;
+    let pipeline = query::qualified("pipeline", &summary.id.pipeline);
+    format!("/letters?q={}", text::encode(&format!("{pipeline} group:{}", summary.fingerprint)))
+}
+
+fn origin(origin: &Origin) -> Vec<(&'static str, String)> {
+    match origin {
+        Origin::Table { table, id } => vec![("table", text::line(table, 200)), ("row", id.to_string())],
+        Origin::Topic { topic, partition, offset } => vec![
+            ("topic", text::line(topic, 250)),
+            ("partition", partition.to_string()),
+            ("offset", offset.to_string()),
+        ],
+        Origin::File { file, line } => vec![("file", text::line(file, 500)), ("line", line.to_string())],
+        Origin::Service { name } => vec![("service", text::line(name, 200))],
+    }
+}
+
+fn header((name, value): &(String, Vec<u8>)) -> (String, String) {
+    const LONGEST: usize = 500;
+    let shown = match std::str::from_utf8(value) {
+        Ok(value) => text::line(value, LONGEST),
+        Err(_) => {
+            let digits: String = value.iter().take(LONGEST / 2).map(|byte| format!("{byte:02x}")).collect();
+            format!("0x{digits}{}", if value.len() > LONGEST / 2 { "…" } else { "" })
+        }
+    };
+    (text::line(name, 200), shown)
+}
+
+fn attempts(attempts: &[Attempt], now: Timestamp) -> Vec<Try> {
+    let mut last = 0;
+    let shown = attempts.iter().map(|attempt| {
+        let missing = attempt.number.saturating_sub(last + 1);
+        last = attempt.number;
+        Try {
+            number: attempt.number,
+            missing,
+            at: Moment::new(attempt.at, now),
+            class: attempt.class().name(),
+            code: attempt.code.as_ref().map(|code| text::line(&code.to_string(), 40)),
+            kind: text::line(&attempt.kind, 80),
+            message: text::line(&attempt.message, 600),
+        }
+    });
+    let mut shown: Vec<Try> = shown.collect();
+    shown.reverse();
+    shown
+}
+
+fn edit_of(edit: &EditedPayload, now: Timestamp) -> Edit {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let lines = comparison(&text(&edit.original), &text(&edit.edited));
+    Edit { by: text::line(&edit.operator, 100), at: Moment::new(edit.at, now), lines }
+}
+
+/// What was changed, line by line: JSON is compared indented, so that one long line is not one change.
+pub(super) fn comparison(before: &str, after: &str) -> Vec<DiffLine> {
+    let laid_out = match (json::indented(before), json::indented(after)) {
+        (Some(before), Some(after)) => diff::compare(&before, &after),
+        _ => Vec::new(),
+    };
+    // Only the blanks between values were changed, or it is no JSON.
+    let lines = if laid_out.is_empty() { diff::compare(before, after) } else { laid_out };
+    let left_out = lines.len().saturating_sub(MOST_LINES);
+    let mut shown: Vec<DiffLine> = lines.into_iter().take(MOST_LINES).map(diff_line).collect();
+    if left_out > 0 {
+        let text = format!("{} more are not shown", text::count(left_out as u64, "line"));
+        shown.push(DiffLine { class: "skipped", mark: "", text });
+    }
+    shown
+}
+
+fn diff_line(line: diff::Line) -> DiffLine {
+    const LONGEST: usize = 2_000;
+    let (class, mark, text) = match line {
+        diff::Line::Same(text) => ("same", " ", text::line(&text, LONGEST)),
+        diff::Line::Gone(text) => ("gone", "−", text::line(&text, LONGEST)),
+        diff::Line::New(text) => ("new", "+", text::line(&text, LONGEST)),
+        diff::Line::Skipped(many) => {
+            ("skipped", "", format!("{} unchanged", text::count(many as u64, "line")))
+        }
+    };
+    DiffLine { class, mark, text }
+}

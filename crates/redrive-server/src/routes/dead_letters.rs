@@ -1,0 +1,150 @@
+//! `GET /api/v1/dead-letters`, `/dead-letters/{id}`, `/dead-letters/{id}/payload`.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use redrive_core::dead_letter::LetterId;
+use redrive_core::fingerprint::Fingerprint;
+use redrive_engine::console::{Console, Place};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::filter::{FilterIn, limit};
+use crate::Problem;
+use crate::moment::Moment;
+use crate::query::Params;
+use crate::view::{ClassName, LetterPage, LetterView, StatusName};
+
+/// A query string cannot nest, so this repeats the fields of a filter.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListIn {
+    /// Of this pipeline.
+    pipeline: Option<String>,
+    /// In this state.
+    #[param(inline)]
+    status: Option<StatusName>,
+    /// Of this event type.
+    #[serde(rename = "type")]
+    event_type: Option<String>,
+    /// With this key.
+    key: Option<String>,
+    /// With a failure of this class.
+    #[param(inline)]
+    class: Option<ClassName>,
+    /// With this code: `sqlstate:23505`, or just `23505`.
+    code: Option<String>,
+    /// In the group of this fingerprint.
+    #[param(value_type = Option<String>, pattern = "^[0-9a-f]{16}$")]
+    group: Option<Fingerprint>,
+    /// With this text in the failure's message, in whatever case.
+    q: Option<String>,
+    /// Failed at or after this: a time, or how long ago.
+    #[param(inline)]
+    since: Option<Moment>,
+    /// Failed before this: a time, or how long ago.
+    #[param(inline)]
+    until: Option<Moment>,
+    /// How many letters.
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+    /// Where to go on: `next` of the page before.
+    cursor: Option<String>,
+}
+
+/// The letters that the filter means, newest first.
+#[utoipa::path(get, path = "/dead-letters", tag = "letters", params(ListIn),
+    responses((status = 200, body = LetterPage)))]
+pub(super) async fn list(
+    State(console): State<Arc<Console>>,
+    Params(asked): Params<ListIn>,
+) -> Result<Json<LetterPage>, Problem> {
+    let limit = limit(asked.limit)?;
+    let after = asked.cursor.as_deref().map(place).transpose()?;
+    let filter = asked.filter().check()?;
+    Ok(Json(console.list(&filter, limit, after.as_ref()).await?.into()))
+}
+
+/// One letter, with its history.
+#[utoipa::path(get, path = "/dead-letters/{id}", tag = "letters", params(("id" = String, Path, description = "The letter, such as `orders:42`.")),
+    responses((status = 200, body = LetterView)))]
+pub(super) async fn show(
+    State(console): State<Arc<Console>>,
+    Path(id): Path<String>,
+) -> Result<Json<LetterView>, Problem> {
+    let id = letter_id(&id)?;
+    let (letter, edits) = tokio::try_join!(console.letter(&id), console.edits(&id))?;
+    Ok(Json(LetterView::new(letter, edits)))
+}
+
+/// The payload of a letter, byte for byte.
+#[utoipa::path(get, path = "/dead-letters/{id}/payload", tag = "letters", params(("id" = String, Path, description = "The letter, such as `orders:42`.")),
+    responses((status = 200, description = "The bytes, as an attachment.", content_type = "application/octet-stream", body = Vec<u8>)))]
+pub(super) async fn payload(
+    State(console): State<Arc<Console>>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id = letter_id(&id)?;
+    let letter = console.letter(&id).await?;
+    let headers = [
+        (CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (CONTENT_DISPOSITION, format!("attachment; filename=\"{}\"", file_name(&id))),
+    ];
+    Ok((headers, letter.payload).into_response())
+}
+
+/// The letter of this name.
+pub(super) fn letter_id(text: &str) -> Result<LetterId, Problem> {
+    text.parse().map_err(|_| {
+        let detail = format!("There is no letter `{text}`: ids look like `orders:42`, as lists show them.");
+        Problem::new(axum::http::StatusCode::NOT_FOUND, detail)
+    })
+}
+
+fn place(text: &str) -> Result<Place, Problem> {
+    text.parse().map_err(|error| Problem::field("cursor", error))
+}
+
+/// Only letters that mean nothing to a shell, a browser or a file system.
+fn file_name(id: &LetterId) -> String {
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+    let name: String = id.to_string().chars().take(100).map(plain).collect();
+    format!("{name}.bin")
+}
+
+impl ListIn {
+    fn filter(self) -> FilterIn {
+        FilterIn {
+            pipeline: self.pipeline,
+            status: self.status,
+            event_type: self.event_type,
+            key: self.key,
+            class: self.class,
+            code: self.code,
+            group: self.group,
+            q: self.q,
+            since: self.since,
+            until: self.until,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_download_is_plain() {
+        let name = |pipeline: &str, local: &str| file_name(&LetterId::new(pipeline, local));
+        assert_eq!(name("orders", "42"), "orders-42.bin");
+        assert_eq!(
+            name("a\"\r\nx: y", "../../é;"),
+            "a---x--y-------------.bin".replace("-------------", "---------")
+        );
+        assert!(name("a", &"9".repeat(500)).len() <= 104);
+    }
+}

@@ -1,0 +1,75 @@
+//! `GET /api/v1/pipelines`, `/pipelines/{name}`, `POST /pipelines/{name}/pause`, `/resume`.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use redrive_core::dead_letter::Operator;
+use redrive_engine::console::{Console, Overview};
+
+use crate::Problem;
+use crate::caller::Who;
+use crate::series::{Latest, Series};
+use crate::view::{PipelineView, PipelinesView};
+
+/// Every pipeline and how it is.
+#[utoipa::path(get, path = "/pipelines", tag = "pipelines", responses((status = 200, body = PipelinesView)))]
+pub(super) async fn list(
+    State(console): State<Arc<Console>>,
+    State(series): State<Series>,
+) -> Json<PipelinesView> {
+    let overviews = console.overviews().await;
+    let pipelines = overviews.into_iter().map(|overview| view(overview, &series)).collect();
+    Json(PipelinesView { pipelines })
+}
+
+/// One pipeline and how it is.
+#[utoipa::path(get, path = "/pipelines/{name}", tag = "pipelines", params(("name" = String, Path, description = "The pipeline.")),
+    responses((status = 200, body = PipelineView)))]
+pub(super) async fn show(
+    State(console): State<Arc<Console>>,
+    State(series): State<Series>,
+    Path(name): Path<String>,
+) -> Result<Json<PipelineView>, Problem> {
+    Ok(Json(view(console.overview(&name).await?, &series)))
+}
+
+/// Stops claiming; what is in hand is finished.
+#[utoipa::path(post, path = "/pipelines/{name}/pause", tag = "pipelines", params(("name" = String, Path, description = "The pipeline.")),
+    responses((status = 200, body = PipelineView)))]
+pub(super) async fn pause(
+    State(console): State<Arc<Console>>,
+    State(series): State<Series>,
+    Path(name): Path<String>,
+    Who(operator): Who,
+) -> Result<Json<PipelineView>, Problem> {
+    set(&console, &series, &name, true, &operator).await
+}
+
+/// Claims again.
+#[utoipa::path(post, path = "/pipelines/{name}/resume", tag = "pipelines", params(("name" = String, Path, description = "The pipeline.")),
+    responses((status = 200, body = PipelineView)))]
+pub(super) async fn resume(
+    State(console): State<Arc<Console>>,
+    State(series): State<Series>,
+    Path(name): Path<String>,
+    Who(operator): Who,
+) -> Result<Json<PipelineView>, Problem> {
+    set(&console, &series, &name, false, &operator).await
+}
+
+async fn set(
+    console: &Console,
+    series: &Series,
+    name: &str,
+    paused: bool,
+    operator: &Operator,
+) -> Result<Json<PipelineView>, Problem> {
+    console.set_paused(name, paused, operator).await?;
+    Ok(Json(view(console.overview(name).await?, series)))
+}
+
+fn view(overview: Overview, series: &Series) -> PipelineView {
+    let Latest { backlog, rung, rates } = series.latest(&overview.name);
+    PipelineView { backlog, rung, rates, ..PipelineView::of(overview) }
+}

@@ -1,0 +1,130 @@
+//! Pipelines, as the API shows them.
+
+use jiff::Timestamp;
+use redrive_core::dead_letter::{Stats, Status};
+use redrive_engine::console::Overview;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::KindName;
+
+/// Every pipeline.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct PipelinesView {
+    /// The pipelines, by name.
+    pub pipelines: Vec<PipelineView>,
+}
+
+/// One pipeline.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct PipelineView {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: KindName,
+    /// Whether its workers are paused; null when nobody works on it in this process.
+    pub paused: Option<bool>,
+    /// What is wrong with it, in words.
+    pub trouble: Option<String>,
+    /// Its letters; null while its store does not answer.
+    pub letters: Option<LettersView>,
+    /// Work that waits or is being done; null until it has been counted.
+    pub backlog: Option<u64>,
+    /// Where its events go: 1 the target, 2 the dead-letter store, 3 the local disk, 4 nowhere durable; null
+    /// for a pipeline without a ladder.
+    pub rung: Option<u8>,
+    /// What it did in the last minute; null until that is known.
+    pub rates: Option<RatesView>,
+}
+
+/// How many letters there are.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct LettersView {
+    /// Open or failed: they wait for a person.
+    pub waiting: u64,
+    /// Waiting for a person or a policy.
+    pub open: u64,
+    /// On their way back.
+    pub retrying: u64,
+    /// Sent back to work.
+    pub redriven: u64,
+    /// Closed.
+    pub resolved: u64,
+    /// Redriving them failed, too.
+    pub failed: u64,
+    /// How many wait, by event type.
+    pub by_type: Vec<TypeView>,
+    /// When the oldest of those that wait failed.
+    pub oldest_waiting: Option<Timestamp>,
+}
+
+/// How many letters of one type wait.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct TypeView {
+    /// The type.
+    pub event_type: String,
+    /// How many.
+    pub waiting: u64,
+}
+
+/// Events per second.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RatesView {
+    /// Done.
+    pub delivered: f64,
+    /// Failed, and tried again.
+    pub failed: f64,
+    /// Dead.
+    pub dead: f64,
+}
+
+/// A pipeline whose store did not answer.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Unanswered {
+    /// The pipeline.
+    pub pipeline: String,
+    /// What its store said.
+    pub reason: String,
+}
+
+impl Unanswered {
+    pub(crate) fn all(pipelines: Vec<(String, String)>) -> Vec<Self> {
+        pipelines.into_iter().map(|(pipeline, reason)| Self { pipeline, reason }).collect()
+    }
+}
+
+impl PipelineView {
+    /// A pipeline, without what only its numbers say.
+    pub(crate) fn of(overview: Overview) -> Self {
+        Self {
+            name: overview.name,
+            kind: overview.kind.into(),
+            paused: overview.paused,
+            trouble: overview.trouble,
+            letters: overview.stats.map(LettersView::from),
+            backlog: None,
+            rung: None,
+            rates: None,
+        }
+    }
+}
+
+impl From<Stats> for LettersView {
+    fn from(stats: Stats) -> Self {
+        let count = |status| stats.count(status);
+        let by_type = |(event_type, waiting): &(String, u64)| TypeView {
+            event_type: event_type.clone(),
+            waiting: *waiting,
+        };
+        Self {
+            waiting: stats.waiting(),
+            open: count(Status::Open),
+            retrying: count(Status::Retrying),
+            redriven: count(Status::Redriven),
+            resolved: count(Status::Resolved),
+            failed: count(Status::Failed),
+            by_type: stats.waiting_by_type.iter().map(by_type).collect(),
+            oldest_waiting: stats.oldest_waiting,
+        }
+    }
+}

@@ -1,1 +1,0 @@
-SELECT t.{letter_id} FROM {letters} AS t NOT INDEXED WHERE t.{letter_id} IN (SELECT value ->> 0 FROM json_each($1)) AND {known}

@@ -1,0 +1,68 @@
+//! `redrive ls`: letters, newest first.
+
+use redrive_server::view::{LetterPage, SummaryView};
+
+use super::Failure;
+use super::groups::missing;
+use crate::args::To;
+use crate::line::Line;
+use crate::screen::{ago, plain, say, say_json, say_table, short};
+use crate::selection::Selection;
+
+/// The most letters of one page.
+pub(super) const PAGE: u32 = 500;
+
+/// Prints letters.
+pub(crate) async fn run(line: &Line, to: &To, selection: &Selection, limit: u32) -> Result<(), Failure> {
+    let mut page = page(line, selection, limit.min(PAGE), None).await?;
+    while page.letters.len() < limit as usize {
+        let Some(next) = page.next.take() else { break };
+        let left = limit - u32::try_from(page.letters.len()).unwrap_or(limit);
+        let more = self::page(line, selection, left.min(PAGE), Some(next)).await?;
+        page.letters.extend(more.letters);
+        page.next = more.next;
+    }
+    if to.json {
+        say_json(&page)?;
+    } else if page.letters.is_empty() {
+        say("no letters match")?;
+    } else {
+        say_table(
+            &["LETTER", "STATUS", "FAILED", "TRIES", "TYPE", "KEY", "CODE", "FAILURE"],
+            page.letters.iter().map(row).collect(),
+        )?;
+        if page.next.is_some() {
+            say(&format!(
+                "there are more than these {}: give a larger --limit, or say which",
+                page.letters.len()
+            ))?;
+        }
+    }
+    missing(&page.unavailable)
+}
+
+/// One page of the letters that are meant.
+pub(super) async fn page(
+    line: &Line,
+    selection: &Selection,
+    limit: u32,
+    cursor: Option<String>,
+) -> Result<LetterPage, Failure> {
+    let mut query = selection.query();
+    query.push(("limit", limit.to_string()));
+    query.extend(cursor.map(|cursor| ("cursor", cursor)));
+    line.get(&["dead-letters"], &query).await
+}
+
+fn row(letter: &SummaryView) -> Vec<String> {
+    vec![
+        plain(&letter.id),
+        letter.status.to_string(),
+        ago(letter.failed_at),
+        letter.attempts.to_string(),
+        short(&letter.event_type, 30),
+        short(&letter.key, 30),
+        plain(letter.failure.code.as_deref().unwrap_or("-")),
+        short(&letter.failure.message, 80),
+    ]
+}

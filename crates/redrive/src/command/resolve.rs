@@ -1,0 +1,19 @@
+//! `redrive resolve`: letters that nobody needs to do anything about.
+
+use redrive_server::view::Done;
+use serde_json::json;
+
+use super::Failure;
+use super::retry::{many, only_one, told, wanted};
+use crate::args::{To, Which};
+use crate::line::Line;
+
+/// Closes letters.
+pub(crate) async fn run(line: &Line, to: &To, which: &Which) -> Result<(), Failure> {
+    let Some(id) = &which.id else {
+        return many(line, to, which, "resolutions", "resolve", wanted(which)?).await;
+    };
+    only_one(which)?;
+    let done: Done = line.post(&["dead-letters", id, "resolve"], &json!({"note": which.note})).await?;
+    told(to, &done, "closed")
+}

@@ -1,0 +1,94 @@
+//! `redrive show`: one letter, whole.
+
+use redrive_engine::alerts::escape_lines;
+use redrive_server::view::{FailureView, LetterView, OriginView, PayloadFormat, PayloadView};
+
+use super::Failure;
+use crate::args::To;
+use crate::line::Line;
+use crate::screen::{ago, plain, say, say_json};
+
+/// Prints a letter.
+pub(crate) async fn run(line: &Line, to: &To, id: &str) -> Result<(), Failure> {
+    let letter: LetterView = line.get(&["dead-letters", id], &[]).await?;
+    if to.json {
+        return Ok(say_json(&letter)?);
+    }
+    Ok(say(&text(&letter))?)
+}
+
+fn text(letter: &LetterView) -> String {
+    let summary = &letter.summary;
+    let mut lines = vec![
+        format!("{}  {}  {}", plain(&summary.id), summary.status, summary.kind),
+        format!("type      {}", plain(&summary.event_type)),
+        format!("key       {}", plain(&summary.key)),
+        format!("group     {}", plain(&summary.group)),
+        format!("origin    {}", origin(&letter.origin)),
+        format!(
+            "failed    {} ({}), first {}",
+            summary.failed_at,
+            ago(summary.failed_at),
+            letter.first_failed_at
+        ),
+        format!("attempts  {}, redriven {} times", summary.attempts, summary.redrive_count),
+        format!("failure   {}", failure(&summary.failure)),
+    ];
+    if let Some(resolution) = &letter.resolution {
+        let note = plain(&resolution.note);
+        lines.push(format!("closed    {} by {}: {note}", resolution.at, plain(&resolution.by)));
+    }
+    for header in &letter.headers {
+        lines.push(format!("header    {}: {}", plain(&header.name), plain(&header.value.text)));
+    }
+    lines.push(String::new());
+    for attempt in &letter.history {
+        lines.push(format!("attempt {}  {}  {}", attempt.number, attempt.at, failure(&attempt.failure)));
+    }
+    for edit in &letter.edits {
+        lines.push(format!("edited    {} by {}; the original:", edit.at, plain(&edit.by)));
+        lines.push(payload(&edit.original));
+    }
+    lines.push(String::new());
+    lines.push(payload(&letter.payload));
+    lines.join("\n")
+}
+
+fn failure(failure: &FailureView) -> String {
+    let code = failure.code.as_deref().map(|code| format!(" {}", plain(code))).unwrap_or_default();
+    format!("{}{code} {}: {}", failure.class, plain(&failure.kind), plain(&failure.message))
+}
+
+fn origin(origin: &OriginView) -> String {
+    match origin {
+        OriginView::Table { table, id } => format!("row {id} of {}", plain(table)),
+        OriginView::Topic { topic, partition, offset } => {
+            format!("offset {offset} of partition {partition} of {}", plain(topic))
+        }
+        OriginView::File { file, line } => format!("line {line} of {}", plain(file)),
+        OriginView::Service { name } => format!("handed in by {}", plain(name)),
+    }
+}
+
+/// JSON is laid out, text is shown with its lines, and nothing in either does anything.
+fn payload(payload: &PayloadView) -> String {
+    let shown = match payload.format {
+        PayloadFormat::Json if !payload.cut => laid_out(&payload.text),
+        PayloadFormat::Json | PayloadFormat::Text => payload.text.clone(),
+        PayloadFormat::Base64 => format!("(base64) {}", payload.text),
+    };
+    let cut =
+        if payload.cut { format!("\n… the first part of {} bytes", payload.size) } else { String::new() };
+    format!("{}{cut}", escape_lines(&shown))
+}
+
+/// A number that does not survive being read keeps the text as it was sent.
+fn laid_out(text: &str) -> String {
+    let value = serde_json::from_str::<serde_json::Value>(text).ok();
+    let same = |value: &serde_json::Value| {
+        let compact = |text: &str| text.chars().filter(|letter| !letter.is_whitespace()).count();
+        compact(&value.to_string()) == compact(text)
+    };
+    let pretty = value.filter(same).and_then(|value| serde_json::to_string_pretty(&value).ok());
+    pretty.unwrap_or_else(|| text.to_owned())
+}

@@ -1,0 +1,59 @@
+//! `redrive status`: every pipeline and how it is.
+
+use redrive_server::view::{OperationPage, PipelineView, PipelinesView};
+
+use super::Failure;
+use crate::args::To;
+use crate::line::Line;
+use crate::screen::{ago, count, plain, say, say_json, say_table, short};
+
+/// Prints every pipeline, and the operations that are not over.
+pub(crate) async fn run(line: &Line, to: &To) -> Result<(), Failure> {
+    let found: PipelinesView = line.get(&["pipelines"], &[]).await?;
+    if to.json {
+        return Ok(say_json(&found)?);
+    }
+    let rows = found.pipelines.iter().map(row).collect();
+    say_table(
+        &["PIPELINE", "KIND", "STATE", "WAITING", "RETRYING", "BACKLOG", "RUNG", "DONE/S", "OLDEST"],
+        rows,
+    )?;
+    let operations: OperationPage = line.get(&["redrives"], &[("limit", "20".to_owned())]).await?;
+    for operation in operations.operations.iter().filter(|operation| !operation.state.is_at_rest()) {
+        say(&format!(
+            "operation {}: {} {}, {} of {}",
+            operation.id,
+            plain(&operation.action),
+            operation.state,
+            count(operation.done),
+            count(operation.total)
+        ))?;
+    }
+    for troubled in found.pipelines.iter().filter(|pipeline| pipeline.letters.is_none()) {
+        let said = troubled.trouble.as_deref().unwrap_or("its store does not answer");
+        return Err(Failure::Unavailable(format!("{}: {}", plain(&troubled.name), plain(said))));
+    }
+    Ok(())
+}
+
+fn row(pipeline: &PipelineView) -> Vec<String> {
+    let unknown = || "-".to_owned();
+    let state = match (&pipeline.trouble, pipeline.paused) {
+        (Some(trouble), _) => short(trouble, 60),
+        (None, Some(true)) => "paused".to_owned(),
+        (None, Some(false)) => "working".to_owned(),
+        (None, None) => unknown(),
+    };
+    let letters = pipeline.letters.as_ref();
+    vec![
+        plain(&pipeline.name),
+        pipeline.kind.to_string(),
+        state,
+        letters.map_or_else(unknown, |letters| count(letters.waiting)),
+        letters.map_or_else(unknown, |letters| count(letters.retrying)),
+        pipeline.backlog.map_or_else(unknown, count),
+        pipeline.rung.map_or_else(unknown, |rung| rung.to_string()),
+        pipeline.rates.map_or_else(unknown, |rates| format!("{:.1}", rates.delivered)),
+        letters.and_then(|letters| letters.oldest_waiting).map_or_else(unknown, ago),
+    ]
+}

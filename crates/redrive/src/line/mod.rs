@@ -1,0 +1,254 @@
+//! The line to a console: over HTTP to a server, or straight to the stores. The commands know no difference.
+//!
+//! Both ends are the same routes, so a command that works over one works over the other, with the same checks
+//! and the same words.
+
+mod reply;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{Method, Request, header};
+use redrive::config::{Backend, Config};
+use redrive_engine::console::{Console, Runner};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+use url::Url;
+
+pub(crate) use reply::Reply;
+
+use crate::args::To;
+use crate::command::Failure;
+use crate::wire::Inside;
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+const CONNECTING: Duration = Duration::from_secs(5);
+
+/// The line to a console.
+pub(crate) enum Line {
+    /// Over HTTP.
+    Server { client: reqwest::Client, base: Url, token: Option<String> },
+    /// Straight to the stores.
+    Stores { router: Router, console: Arc<Console> },
+}
+
+impl Line {
+    /// The line that the arguments ask for. Call it within a runtime.
+    pub(crate) fn open(to: &To, config: impl FnOnce() -> Result<Config, Failure>) -> Result<Self, Failure> {
+        let Some(server) = to.server() else {
+            let config = config()?;
+            if config.server.database.backend() == Backend::Sqlite && !config.server.data_dir.exists() {
+                return Err(Failure::Refused(format!(
+                    "there is nothing in {} yet: run `redrive serve` or `redrive migrate` here first, or name a server \
+                     with --server",
+                    config.server.data_dir.display()
+                )));
+            }
+            let inside = Inside::open(&config, &person()).map_err(Failure::Other)?;
+            return Ok(Self::Stores { router: inside.router, console: inside.console });
+        };
+        let base =
+            Url::parse(server).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let base = base.ok_or_else(|| {
+            Failure::Usage(format!(
+                "{server:?} is no address of a server: give one such as http://127.0.0.1:7070"
+            ))
+        })?;
+        // Another part of the process may have installed it already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        // A redirect would carry the token elsewhere.
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECTING)
+            .build()
+            .context("the HTTP client cannot be made")?;
+        Ok(Self::Server { client, base, token: token(to.token_file())? })
+    }
+
+    /// Whether it goes over HTTP.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self, Self::Server { .. })
+    }
+
+    /// What is at this address of the API, as this type.
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, String)],
+    ) -> Result<T, Failure> {
+        self.ask(Method::GET, path, query, None, None).await?.read()
+    }
+
+    /// Sends this to an address of the API, and reads the answer as this type.
+    pub(crate) async fn post<T: DeserializeOwned>(&self, path: &[&str], body: &Value) -> Result<T, Failure> {
+        self.ask(Method::POST, path, &[], Some(body), None).await?.read()
+    }
+
+    /// The same, as one request however often the network repeats it.
+    pub(crate) async fn post_once<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        body: &Value,
+        key: &str,
+    ) -> Result<T, Failure> {
+        self.ask(Method::POST, path, &[], Some(body), Some(key)).await?.read()
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, String)],
+        body: Option<&Value>,
+        key: Option<&str>,
+    ) -> Result<Reply, Failure> {
+        let body = body.map(ToString::to_string).unwrap_or_default();
+        match self {
+            Self::Server { client, base, token } => {
+                let mut request =
+                    client.request(method, address(base, path, query)).timeout(PATIENCE).body(body);
+                request = request.header(header::CONTENT_TYPE, "application/json");
+                if let Some(token) = token {
+                    request = request.bearer_auth(token);
+                }
+                if let Some(key) = key {
+                    request = request.header("idempotency-key", key);
+                }
+                let answer = request.send().await.map_err(|error| away(base, &error))?;
+                let status = answer.status().as_u16();
+                let bytes = answer.bytes().await.map_err(|error| away(base, &error))?;
+                Ok(Reply { status, bytes: bytes.to_vec() })
+            }
+            Self::Stores { router, .. } => {
+                let base = Url::parse("http://localhost").context("invariant: an address")?;
+                let url = address(&base, path, query);
+                let uri = format!("{}?{}", url.path(), url.query().unwrap_or_default());
+                let mut request = Request::builder().method(method).uri(uri);
+                request = request.header(header::CONTENT_TYPE, "application/json");
+                if let Some(key) = key {
+                    request = request.header("idempotency-key", key);
+                }
+                let request = request.body(Body::from(body)).context("the request cannot be made")?;
+                // A router cannot fail.
+                let Ok(answer) = router.clone().oneshot(request).await;
+                let status = answer.status().as_u16();
+                let bytes =
+                    to_bytes(answer.into_body(), usize::MAX).await.context("the answer ended early")?;
+                Ok(Reply { status, bytes: bytes.to_vec() })
+            }
+        }
+    }
+
+    /// Carries operations out while it lives, if no server does.
+    pub(crate) fn work(&self) -> Option<AtWork> {
+        let Self::Stores { console, .. } = self else { return None };
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(Runner::new(Arc::clone(console)).run(stop.clone()));
+        Some(AtWork { stop, running })
+    }
+
+    /// The stream of what changes; nothing when there is no server to tell it.
+    pub(crate) async fn changes(&self) -> Result<Option<reqwest::Response>, Failure> {
+        let Self::Server { client, base, token } = self else { return Ok(None) };
+        let mut request = client.get(address(base, &["stream"], &[]));
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        let answer = request.send().await.map_err(|error| away(base, &error))?;
+        let status = answer.status().as_u16();
+        if status == 200 {
+            return Ok(Some(answer));
+        }
+        let bytes = answer.bytes().await.map_err(|error| away(base, &error))?.to_vec();
+        Reply { status, bytes }.read::<Value>().map(|_| None)
+    }
+}
+
+/// Somebody who carries operations out.
+pub(crate) struct AtWork {
+    stop: CancellationToken,
+    running: tokio::task::JoinHandle<()>,
+}
+
+impl AtWork {
+    /// Finishes what is in hand, and lets go.
+    pub(crate) async fn end(self) {
+        self.stop.cancel();
+        if self.running.await.is_err() {
+            tracing::error!("carrying the operation out ended in a defect");
+        }
+    }
+}
+
+/// The address of something under the API; every part is one segment, whatever is in it.
+fn address(base: &Url, path: &[&str], query: &[(&str, String)]) -> Url {
+    let mut url = base.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    if let Ok(mut segments) = url.path_segments_mut() {
+        segments.pop_if_empty().extend(["api", "v1"]).extend(path);
+    }
+    if !query.is_empty() {
+        url.query_pairs_mut().extend_pairs(query);
+    }
+    url
+}
+
+fn away(base: &Url, error: &reqwest::Error) -> Failure {
+    let mut host = base.clone();
+    // A password in an address is nobody's to read.
+    let _ = host.set_username("").and_then(|()| host.set_password(None));
+    let mut reason: &dyn std::error::Error = error;
+    while let Some(source) = reason.source() {
+        reason = source;
+    }
+    Failure::Unavailable(format!(
+        "the server at {host} does not answer: {reason}. Is it running, and is the address right (--server, REDRIVE_SERVER)?"
+    ))
+}
+
+/// The token: from the environment or a file, never from the command line, which everybody on this machine sees.
+fn token(file: Option<&Path>) -> Result<Option<String>, Failure> {
+    let token = match file {
+        Some(file) => {
+            let read = std::fs::read_to_string(file);
+            read.map_err(|error| {
+                Failure::Usage(format!("the token file {} cannot be read: {error}", file.display()))
+            })?
+        }
+        None => std::env::var("REDRIVE_TOKEN").unwrap_or_default(),
+    };
+    let token = token.trim();
+    if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Failure::Usage(
+            "the token has characters that no token has: one line, without spaces".to_owned(),
+        ));
+    }
+    Ok((!token.is_empty()).then(|| token.to_owned()))
+}
+
+/// Who uses the stores, for the audit log.
+fn person() -> String {
+    let named = |variable| std::env::var(variable).ok().filter(|name| !name.is_empty());
+    let name = named("USER").or_else(|| named("LOGNAME")).unwrap_or_else(|| "somebody".to_owned());
+    format!("{name} (command line)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_of_an_address_is_one_segment() {
+        let base = Url::parse("http://h:1/redrive/?x#y").unwrap();
+        let url = address(&base, &["dead-letters", "a/b:1?é"], &[("q", "x&y=z".to_owned())]);
+        assert_eq!(url.as_str(), "http://h:1/redrive/api/v1/dead-letters/a%2Fb:1%3F%C3%A9?q=x%26y%3Dz");
+    }
+}

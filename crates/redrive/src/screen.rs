@@ -1,0 +1,139 @@
+//! What a person sees: tables that fit the terminal, times and numbers to read, text that does nothing.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use comfy_table::{ContentArrangement, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
+use jiff::Timestamp;
+use redrive_engine::alerts::{Inert, escape_json};
+use redrive_server::view::OperationView;
+use serde::Serialize;
+
+/// Writes lines to standard output.
+pub(crate) fn say(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.write_all(b"\n")?;
+    Ok(())
+}
+
+/// Writes a value for programs: what is harmful on a terminal is escaped, as JSON may.
+pub(crate) fn say_json<T: Serialize>(value: &T) -> anyhow::Result<()> {
+    say(&escape_json(&serde_json::to_string_pretty(value)?))
+}
+
+/// The same on one line.
+pub(crate) fn say_json_line<T: Serialize>(value: &T) -> anyhow::Result<()> {
+    say(&escape_json(&serde_json::to_string(value)?))
+}
+
+/// Writes rows under a header, as wide as the terminal is.
+pub(crate) fn say_table(header: &[&str], rows: Vec<Vec<String>>) -> anyhow::Result<()> {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(header.to_vec()).add_rows(rows);
+    if std::io::stdout().is_terminal() {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    say(&table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n"))
+}
+
+/// Text from outside, on one line and without effect.
+pub(crate) fn plain(text: &str) -> String {
+    Inert::new(text).as_str().to_owned()
+}
+
+/// The beginning of it.
+pub(crate) fn short(text: &str, letters: usize) -> String {
+    let text = plain(text);
+    if text.chars().count() <= letters {
+        return text;
+    }
+    let cut: String = text.chars().take(letters.saturating_sub(1)).collect();
+    format!("{cut}…")
+}
+
+/// How long ago something was, in one unit.
+pub(crate) fn ago(at: Timestamp) -> String {
+    let seconds = Timestamp::now().duration_since(at).as_secs().max(0);
+    match seconds {
+        0..60 => format!("{seconds}s ago"),
+        60..3_600 => format!("{}m ago", seconds / 60),
+        3_600..86_400 => format!("{}h ago", seconds / 3_600),
+        _ => format!("{}d ago", seconds / 86_400),
+    }
+}
+
+/// `1234567` as `1,234,567`.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 letter`, `2 letters`.
+pub(crate) fn letters(number: u64) -> String {
+    format!("{} {}", count(number), if number == 1 { "letter" } else { "letters" })
+}
+
+/// Twenty-four numbers as a line of bars.
+pub(crate) fn bars(history: &[u64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let most = history.iter().copied().max().unwrap_or(0);
+    let bar = |number: &u64| match (*number, most) {
+        (0, _) | (_, 0) => ' ',
+        (number, most) => BARS[usize::try_from((number * 7).div_ceil(most)).unwrap_or(7).min(7)],
+    };
+    history.iter().map(bar).collect()
+}
+
+/// The progress of an operation, on a terminal only.
+pub(crate) struct Progress(ProgressBar);
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        let bar = ProgressBar::new(0);
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
+        Self(style.map_or(bar.clone(), |style| bar.with_style(style)))
+    }
+
+    pub(crate) fn show(&self, operation: &OperationView) {
+        self.0.set_length(operation.total);
+        self.0.set_position(operation.done + operation.refused);
+        let reason = if operation.reason.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", plain(&operation.reason))
+        };
+        self.0.set_message(format!("{}{reason}", operation.state));
+    }
+
+    pub(crate) fn end(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// How often an operation that goes on is looked at.
+pub(crate) const LOOK: Duration = Duration::from_millis(300);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_and_text_is_cut_between_letters() {
+        assert_eq!([count(7), count(1_204), count(1_234_567)], ["7", "1,204", "1,234,567"]);
+        assert_eq!(short("héllo wörld", 6), "héllo…");
+        assert_eq!(short("a\u{1b}[31m", 20), "a\\u{1b}[31m");
+        assert_eq!(bars(&[0, 1, 7]), " ▂█");
+    }
+}
