@@ -8,7 +8,7 @@ use metrics::{Counter, Histogram, counter, histogram};
 use redrive_core::event::{Event, WorkId};
 use redrive_core::lease::{Failed, Lease, Settlement};
 
-use crate::alerts::{DeadLetterAlert, HandlerDown, HandlerUp, Inert};
+use crate::alerts::{DeadLetterAlert, HandlerDown, HandlerUp, Inert, escape};
 use crate::pipeline::Pipeline;
 use crate::routes::Route;
 use crate::slots::Outcome;
@@ -23,6 +23,14 @@ pub(crate) struct About {
     aggregate_type: String,
     key: String,
     retry_count: u32,
+}
+
+impl About {
+    /// What is left of an event that is done.
+    pub(crate) fn of(event: Event, retry_count: u32) -> Self {
+        let Event { event_type, aggregate_type, key, .. } = event;
+        Self { event_type, aggregate_type, key, retry_count }
+    }
 }
 
 pub(crate) struct Witness {
@@ -139,11 +147,11 @@ impl Witness {
         tracing::warn!(
             pipeline = %self.pipeline.name,
             event = %work,
-            event_type = %about.event_type,
-            subject = %about.key,
+            event_type = %escape(&about.event_type),
+            subject = %escape(&about.key),
             retry_count = about.retry_count,
             class = %failure.class,
-            error = %failure,
+            error = %escape(&failure.to_string()),
             "dead letter"
         );
         self.pipeline.alerts.dead_letter(DeadLetterAlert {

@@ -154,27 +154,14 @@ impl Access {
         }
         let headers = request.headers();
         let token = headers.get(AUTHORIZATION).and_then(bearer);
-        if token.is_none() && is_page(request.uri().path()) {
-            if let Some(caller) = self.sessions.find(headers) {
-                return self.in_session(caller, request);
-            }
+        let may_have_session = token.is_none() && is_page(request.uri().path());
+        if let Some(caller) = may_have_session.then(|| self.sessions.find(headers)).flatten() {
+            return in_session(caller, request);
         }
         let token = token.ok_or_else(|| {
             unauthorized("This server asks for a token: send `Authorization: Bearer TOKEN`.")
         })?;
         self.holder(token)
-    }
-
-    /// A browser sends the cookie by itself, so it must also say which page made it do so.
-    fn in_session(&self, caller: Caller, request: &Request) -> Result<Caller, Problem> {
-        let headers = request.headers();
-        let says_so = headers.contains_key(ORIGIN) || headers.contains_key(FETCH_SITE);
-        if is_change(request.method()) && !says_so {
-            let detail =
-                "The request does not say which page sent it: use a browser of this decade, or the API.";
-            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
-        }
-        Ok(caller)
     }
 
     /// Whose token it is.
@@ -198,6 +185,17 @@ impl Access {
 
 const FETCH_SITE: &str = "sec-fetch-site";
 
+/// A browser sends the cookie by itself, so it must also say which page made it do so.
+fn in_session(caller: Caller, request: &Request) -> Result<Caller, Problem> {
+    let headers = request.headers();
+    let says_so = headers.contains_key(ORIGIN) || headers.contains_key(FETCH_SITE);
+    if is_change(request.method()) && !says_so {
+        let detail = "The request does not say which page sent it: use a browser of this decade, or the API.";
+        return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+    }
+    Ok(caller)
+}
+
 fn need(method: &Method, path: &str) -> Need {
     match path {
         "/api/v1/health" | "/api/v1/ready" => Need::Nothing,
@@ -214,7 +212,7 @@ fn is_change(method: &Method) -> bool {
 
 /// Whether a person looks at it, rather than a program.
 fn is_page(path: &str) -> bool {
-    !path.starts_with("/api/") && path != "/metrics"
+    !path.starts_with("/api/") && !matches!(path, "/metrics" | "/openapi.json")
 }
 
 fn bearer(value: &HeaderValue) -> Option<&[u8]> {

@@ -10,6 +10,13 @@
 //! | `GET /api/v1/health`, `/api/v1/ready` | the process lives; it can work |
 //! | `GET /` | the dashboard, for people |
 //! | `GET /metrics` | the numbers, for Prometheus |
+//! | `GET /openapi.json` | the API, described by its own handlers |
+//! | `GET /api/v1/pipelines`, `/pipelines/{name}`, `POST … /pause`, `/resume` | the pipelines |
+//! | `GET /api/v1/dead-letters`, `/{id}`, `/{id}/payload` | letters, one letter, its bytes |
+//! | `POST /api/v1/dead-letters`, `/{id}/redrive`, `/{id}/resolve` | hands one in, sends it back, closes it |
+//! | `GET /api/v1/groups`, `/groups/{fingerprint}` | letters that failed for the same reason |
+//! | `POST /api/v1/redrives`, `/resolutions`, `GET /redrives`, `/{id}`, `POST … /pause`, `/resume`, `/cancel` | operations on many |
+//! | `GET /api/v1/stats`, `/stream`, `/audit` | numbers over time, what changes, who did what |
 //! | `POST /api/v1/outbox/{name}/events` | puts events into an outbox |
 //! | `POST /api/v1/persist/{name}` | hands events to a persist pipeline |
 //! | `POST /api/v1/ingest/{name}` | puts events into object storage |

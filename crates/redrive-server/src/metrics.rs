@@ -9,8 +9,6 @@ use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
 
-use crate::pages::Series;
-
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// How often recorded times are drained into their buckets, scraped or not.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -29,8 +27,6 @@ pub struct MetricsError(#[from] BuildError);
 #[derive(Clone)]
 pub struct Metrics {
     handle: PrometheusHandle,
-    /// The recent past, for charts.
-    pub(crate) series: Series,
 }
 
 impl Metrics {
@@ -43,7 +39,7 @@ impl Metrics {
         let builder = PrometheusBuilder::new().set_buckets_for_metric(attempts, &BUCKETS)?;
         let handle = builder.install_recorder()?;
         describe();
-        Ok(Self { handle, series: Series::default() })
+        Ok(Self { handle })
     }
 
     /// Every number, in the text format of Prometheus.
@@ -52,10 +48,9 @@ impl Metrics {
         self.handle.render()
     }
 
-    /// Keeps memory bounded when nobody scrapes, and the recent past in mind, until it is told to stop.
+    /// Keeps memory bounded when nobody scrapes, until it is told to stop.
     pub async fn keep_up(self, stop: CancellationToken) {
         loop {
-            self.series.sample(|| self.render());
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(UPKEEP) => self.handle.run_upkeep(),

@@ -178,6 +178,7 @@ fn site(access: Access, console: Console) -> Router {
         pulse: Pulse::default(),
         doors: Arc::default(),
         metrics: support::METRICS.clone(),
+        series: redrive_server::Series::default(),
         stop: CancellationToken::new(),
     };
     router(site, Limits { body: 1_000_000 })
@@ -282,7 +283,10 @@ async fn hostile_letters_run_nothing_on_any_page() {
         assert!(!page.status.is_server_error(), "{path}: {}", page.html);
         if page.status != StatusCode::SEE_OTHER {
             page.assert_inert(&path);
-            assert!(!page.html.contains("<script>") && !page.html.contains('\u{202e}'), "{path}");
+            // What was asked for stays as it was typed where it is sent back.
+            let typed = |line: &&str| line.contains("name=\"q\"") || line.contains("name=\"filter\"");
+            let shown: String = page.html.lines().filter(|line| !typed(line)).collect();
+            assert!(!shown.contains("<script>") && !shown.contains('\u{202e}'), "{path}");
         }
     }
     for at in 1..=attacks.len() {
@@ -421,7 +425,7 @@ async fn a_confirmation_freezes_what_it_counted() {
     let to = started.leads_to().to_owned();
     assert_eq!(board.post("/operations", &form).await.leads_to(), to, "the same form is the same operation");
     let operation = board.get(&to).await;
-    operation.shows(&["resolve", "freezing", "known", "until:"]);
+    operation.shows(&["<h1>Resolve ", "freezing", "known", "<dt>as of</dt>"]);
     board.get("/operations").await.shows(&[&to, "known"]);
     board.get("/audit").await.shows(&["resolve", &to]);
     let frozen = serde_json::from_str(&page.field("filter")).unwrap();
@@ -575,4 +579,39 @@ async fn style_and_script_are_kept_by_browsers_and_change_their_address_with_the
     let script = board.get("/ui/app.js").await;
     assert_eq!(script.headers["content-type"], "text/javascript; charset=utf-8");
     assert!(!script.html.contains("innerHTML") && !script.html.contains("eval("));
+}
+
+/// Not a test: prints how long each page takes. `cargo test -p redrive-server --test pages -- --ignored --nocapture`
+#[tokio::test]
+#[ignore = "measures"]
+async fn how_long_each_page_takes_with_100_000_letters() {
+    const ROUNDS: usize = 40;
+    let board = Board::new().await;
+    let failed = |number: usize| NewLetter {
+        event_type: format!("Type{}", number % 7),
+        failure: Failure::permanent(format!("Cause{}", number % 40), format!("order {number} was declined")),
+        failed_at: Timestamp::now() - jiff::SignedDuration::from_secs((number % 80_000) as i64),
+        ..letter(number)
+    };
+    for start in (0..100_000).step_by(5_000) {
+        board.bury(&(start..start + 5_000).map(failed).collect::<Vec<_>>()).await;
+    }
+    for path in EVERY_PAGE.into_iter().chain(["/letters?q=declined", "/operations", "/audit"]) {
+        let mut times = Vec::new();
+        let mut size = 0;
+        for _ in 0..ROUNDS {
+            let begun = std::time::Instant::now();
+            let page = board.get(path).await;
+            times.push(begun.elapsed());
+            assert_eq!(page.status, StatusCode::OK, "{path}");
+            size = page.html.len();
+        }
+        let first = times[0];
+        times.sort_unstable();
+        println!(
+            "{path:45} first {first:9.1?} median {:9.1?} worst {:9.1?}  {size} bytes",
+            times[ROUNDS / 2],
+            times[ROUNDS - 1]
+        );
+    }
 }

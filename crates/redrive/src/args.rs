@@ -89,14 +89,6 @@ pub(crate) enum Command {
         to: To,
     },
 
-    /// Prove that everything is somewhere that was ever accepted.
-    ///
-    /// Looks at every row of every pipeline. Fails when something is missing or in two places.
-    Verify {
-        #[command(flatten)]
-        to: To,
-    },
-
     /// List the groups of letters that wait, the largest first.
     Groups {
         #[command(flatten)]
@@ -178,6 +170,12 @@ pub(crate) enum Command {
         /// How many of the latest to show first.
         #[arg(long, short = 'n', default_value_t = 10, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=500))]
         last: u32,
+    },
+
+    /// Prove that everything that was accepted is somewhere, pipeline by pipeline.
+    Verify {
+        #[command(flatten)]
+        to: To,
     },
 
     /// Put work in: one piece from flags, or many from standard input.

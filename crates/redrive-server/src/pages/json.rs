@@ -81,9 +81,7 @@ impl<'a> Iterator for Tokens<'a> {
         let length = match first {
             b'{' | b'}' | b'[' | b']' | b',' | b':' => 1,
             b'"' => string_length(rest),
-            _ => rest
-                .find(|c: char| matches!(c, ',' | ']' | '}' | ' ' | '\t' | '\r' | '\n'))
-                .unwrap_or(rest.len()),
+            _ => rest.find([',', ']', '}', ' ', '\t', '\r', '\n']).unwrap_or(rest.len()),
         };
         let (token, rest) = rest.split_at(length);
         self.0 = rest;

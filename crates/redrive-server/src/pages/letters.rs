@@ -43,6 +43,13 @@ struct LettersPage {
     all_away: Option<String>,
 }
 
+impl LettersPage {
+    /// The query, inert; in the field it is as it was typed.
+    fn shown_q(&self) -> String {
+        text::line(&self.q, 300)
+    }
+}
+
 /// One letter as lists show it.
 #[derive(Clone)]
 pub(super) struct Row {

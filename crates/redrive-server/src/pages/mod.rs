@@ -27,7 +27,6 @@ mod operations;
 mod payload;
 mod pipelines;
 mod query;
-mod series;
 mod stream;
 mod text;
 
@@ -38,7 +37,6 @@ use crate::Site;
 
 pub(crate) use failed::{not_found, refused};
 pub(crate) use login::address as login_address;
-pub(crate) use series::Series;
 
 /// Every page.
 pub(crate) fn pages() -> Router<Site> {

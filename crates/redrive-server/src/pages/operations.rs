@@ -64,6 +64,8 @@ struct Row {
     operator: String,
     note: String,
     meant: String,
+    /// Letters that failed after this stay out.
+    as_of: Option<String>,
     total: u64,
     dealt_with: u64,
     counts: String,
@@ -212,9 +214,13 @@ fn row(operation: &Operation, now: Timestamp) -> Row {
         Ok(request) if !request.ids.is_empty() => {
             format!("{} by id", text::count(request.ids.len() as u64, "letter"))
         }
-        Ok(request) => query::of(&request.filter),
+        Ok(request) => {
+            let frozen = Filter { until: None, ..request.filter.clone() };
+            if frozen.is_empty() { "every letter that waits".to_owned() } else { query::of(&frozen) }
+        }
         Err(_) => String::new(),
     };
+    let as_of = request.ok().and_then(|request| request.filter.until);
     let took = operation.updated_at.duration_since(operation.created_at).as_secs();
     Row {
         id: operation.id,
@@ -224,6 +230,7 @@ fn row(operation: &Operation, now: Timestamp) -> Row {
         operator: text::line(&operation.operator, 100),
         note: text::line(&operation.note, 1_000),
         meant: text::line(&meant, 300),
+        as_of: as_of.map(|as_of| Moment::new(as_of, now).full),
         total: operation.total,
         dealt_with: (operation.done + operation.refused).min(operation.total),
         counts: counts(operation),

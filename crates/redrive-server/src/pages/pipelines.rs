@@ -1,12 +1,14 @@
 //! Pipelines: how each is, what waits in it, and its recent past.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use askama::Template;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Redirect, Response};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use redrive_core::dead_letter::Status;
 use redrive_engine::console::{Console, Overview};
 use serde::Deserialize;
@@ -16,9 +18,12 @@ use super::failed::Failed;
 use super::form::wrong;
 use super::frame::{Frame, Section, Visitor, page};
 use super::moment::{Moment, span};
-use super::series::Past;
 use super::{query, text};
-use crate::Metrics;
+use crate::Series;
+use crate::view::PointView;
+
+/// How many points of all pipelines one page has.
+const MOST_POINTS: usize = 700;
 
 #[derive(Deserialize)]
 pub(super) struct Asked {
@@ -42,6 +47,8 @@ struct Card {
     state: &'static str,
     said: &'static str,
     trouble: Option<String>,
+    /// Where its events go, when that is not their target.
+    ladder: Option<&'static str>,
     can_pause: bool,
     can_resume: bool,
     /// Status, how many, and where they are; nothing while the store does not answer.
@@ -55,18 +62,21 @@ struct Card {
 pub(super) async fn show(
     visitor: Visitor,
     State(console): State<Arc<Console>>,
-    State(metrics): State<Metrics>,
+    State(series): State<Series>,
     Query(asked): Query<Asked>,
 ) -> Response {
     let overviews = console.overviews().await;
     let now = Timestamp::now();
     let all_away = !overviews.is_empty() && overviews.iter().all(|overview| overview.stats.is_none());
+    let pasts = pasts(&series, now);
+    let past = |name: &str| pasts.get(name).cloned().unwrap_or_default();
+    let card = |overview: &Overview| {
+        let rung = series.latest(&overview.name).rung;
+        card(overview, &past(&overview.name), rung.and_then(ladder), now)
+    };
     let shown = PipelinesPage {
         frame: Frame::new(Section::Pipelines, "Pipelines", visitor).after(asked.did.as_deref()),
-        pipelines: overviews
-            .iter()
-            .map(|overview| card(overview, &metrics.series.of(&overview.name), now))
-            .collect(),
+        pipelines: overviews.iter().map(card).collect(),
         all_away,
     };
     let status = if all_away { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
@@ -88,7 +98,7 @@ pub(super) async fn turn(
     Ok(Redirect::to(&format!("/pipelines?did={did}")).into_response())
 }
 
-fn card(overview: &Overview, past: &Past, now: Timestamp) -> Card {
+fn card(overview: &Overview, past: &Past, ladder: Option<&'static str>, now: Timestamp) -> Card {
     let (state, said) = match (&overview.trouble, overview.paused) {
         (Some(_), _) => ("troubled", "in trouble"),
         (None, Some(true)) => ("paused", "paused"),
@@ -103,6 +113,7 @@ fn card(overview: &Overview, past: &Past, now: Timestamp) -> Card {
         state,
         said,
         trouble: overview.trouble.as_ref().map(|trouble| text::line(trouble, 500)),
+        ladder,
         can_pause: overview.paused == Some(false),
         can_resume: overview.paused == Some(true),
         counts: stats.map(|stats| {
@@ -121,13 +132,54 @@ fn card(overview: &Overview, past: &Past, now: Timestamp) -> Card {
             types.map(shown).collect()
         }),
         charts: vec![
-            Chart::new("Throughput", &past.throughput, chart::rate),
-            Chart::new("Failed attempts", &past.failures, chart::rate),
-            Chart::new("Backlog", &past.backlog, chart::whole),
-            Chart::new("Oldest letter", &past.oldest, chart::age),
+            Chart::new("Throughput", &past.rate(|point| point.delivered), chart::rate),
+            Chart::new("Failed attempts", &past.rate(|point| point.failed + point.dead), chart::rate),
+            Chart::new("Backlog", &past.level(|point| point.backlog), chart::whole),
+            Chart::new("Oldest letter", &past.level(|point| point.oldest), chart::age),
         ],
-        covers: span(past.length.as_secs()),
+        covers: span(past.step.as_secs() * past.points.len() as u64),
     }
+}
+
+/// Where events go while their target does not take them.
+fn ladder(rung: u8) -> Option<&'static str> {
+    match rung {
+        2 => Some("Its target does not take events: they go to the dead-letter store."),
+        3 => Some("Neither its target nor the dead-letter store takes events: they go to the local disk."),
+        4.. => Some("Nothing durable takes its events: they are being lost. Look at this first."),
+        _ => None,
+    }
+}
+
+/// The recent past of one pipeline, oldest first.
+#[derive(Clone, Default)]
+struct Past {
+    points: Vec<PointView>,
+    /// The time between two of them.
+    step: Duration,
+}
+
+impl Past {
+    /// Something that is counted, per second.
+    fn rate(&self, of: fn(&PointView) -> u64) -> Vec<f64> {
+        let seconds = self.step.as_secs_f64().max(1.0);
+        self.points.iter().map(|point| of(point) as f64 / seconds).collect()
+    }
+
+    fn level(&self, of: fn(&PointView) -> u64) -> Vec<f64> {
+        self.points.iter().map(|point| of(point) as f64).collect()
+    }
+}
+
+/// The last hour of every pipeline, in so few points that the page stays small.
+fn pasts(series: &Series, now: Timestamp) -> HashMap<String, Past> {
+    let hour = now.checked_sub(SignedDuration::from_hours(1)).unwrap_or(now);
+    let steps = [10, 30, 120].map(Duration::from_secs);
+    let taken = steps.map(|step| (step, series.since(hour, step, None)));
+    let points = |taken: &[crate::view::SeriesView]| taken.iter().map(|one| one.points.len()).sum::<usize>();
+    let fits = taken.iter().position(|(_, taken)| points(taken) <= MOST_POINTS).unwrap_or(taken.len() - 1);
+    let Some((step, taken)) = taken.into_iter().nth(fits) else { return HashMap::new() };
+    taken.into_iter().map(|one| (one.pipeline, Past { points: one.points, step })).collect()
 }
 
 /// Where the letters of a pipeline are that have this value.

@@ -30,7 +30,7 @@ pub(super) const QUALIFIERS: [(&str, &str, &str); 9] = [
     ("class", "transient", "transient, throttled, permanent, malformed, unhandled or unclassified"),
     ("code", "23505", "failures with this code: sqlstate:23505, http:503, or just the number"),
     ("group", "3a9ef9f3946c14dc", "letters of one group"),
-    ("since", "1h", "failed in the last hour, or at or after a time such as 2026-11-16T02:00Z"),
+    ("since", "1h", "failed in the last hour, or at or after a time such as 2026-11-16T02:00:00Z"),
     ("until", "15m", "failed before that"),
 ];
 
@@ -199,7 +199,7 @@ fn set(filter: &mut Filter, name: &str, value: String, now: Timestamp) -> Result
         "class" => filter.class = Some(class(&value)?),
         "code" => filter.code = Some(value),
         "group" => {
-            filter.group = Some(Fingerprint::from_str(&value).map_err(|error| Mistake(error.to_string()))?)
+            filter.group = Some(Fingerprint::from_str(&value).map_err(|error| Mistake(error.to_string()))?);
         }
         "since" => filter.since = Some(time(name, &value, now)?),
         _ => filter.until = Some(time(name, &value, now)?),

@@ -1,15 +1,21 @@
-//! `GET /api/v1/verify`: the books of every pipeline.
+//! `GET /api/v1/books`: everything that was accepted is somewhere.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
 use redrive_engine::console::Console;
+use tokio::sync::Mutex;
 
-use crate::view::BooksView;
+use crate::view::{BookView, BooksView};
 
-/// Where everything is that each pipeline ever accepted. Looks at every row: not for each minute.
-#[utoipa::path(get, path = "/verify", tag = "pipelines", responses((status = 200, body = BooksView)))]
+/// It looks at every row, so it is done for one at a time.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+/// Where the events of every pipeline are, and whether any is missing. It looks at every row: ask seldom.
+#[utoipa::path(get, path = "/books", tag = "audit", responses((status = 200, body = BooksView)))]
 pub(super) async fn verify(State(console): State<Arc<Console>>) -> Json<BooksView> {
-    Json(BooksView::of(console.verify().await))
+    let _turn = TURN.lock().await;
+    let books = console.verify().await.into_iter();
+    Json(BooksView { pipelines: books.map(|(name, kind, books)| BookView::of(name, kind, books)).collect() })
 }

@@ -55,12 +55,54 @@
 //! - `POST /jobs/{name}/{id}/heartbeat` `{"lease": "1", "extend": "30s"}` → 200 `{"until": "…"}`; `extend`
 //!   is one second to an hour from now (the pipeline's lease).
 //!
+//! # Dead letters
+//! - `GET /dead-letters?pipeline=&status=&type=&key=&class=&code=&group=&q=&since=&until=&limit=&cursor=`, newest
+//!   first. `since` and `until` are times (RFC 3339) or durations: `1h` is an hour ago. `limit` is 1 to 500 (50).
+//!   Answer: 200 `{"letters": […], "next": "…", "unavailable": [{"pipeline", "reason"}]}`; `next` is the `cursor` of
+//!   the next page, and stays right while letters arrive.
+//! - `GET /dead-letters/{id}`: one, with origin, headers, history, edits, and its payload as
+//!   `{"format": "json" | "text" | "base64", "text": "…", "size": 12, "cut": false}`.
+//! - `GET /dead-letters/{id}/payload`: its bytes, as an attachment.
+//! - `POST /dead-letters/{id}/redrive` `{"payload": …}` or `{"payload_base64": "…"}` to send something else, or no
+//!   body → 200. One wins, the others get 409.
+//! - `POST /dead-letters/{id}/resolve` `{"note": "why"}` → 200.
+//! - `POST /dead-letters`: a service hands over what it could not do →  201 with `Location`:
+//!   ```json
+//!   {"event_type": "PaymentDone", "key": "42", "payload": {"total": 99}, "source": "billing/7", "target": "billing",
+//!    "headers": [{"name": "trace", "value": "abc"}], "service": "billing", "attempts": 3,
+//!    "error": {"message": "gateway away", "kind": "IOException", "class": "transient", "code": "http:503"},
+//!    "failed_at": "2025-10-21T07:28:00Z", "first_failed_at": "2025-10-21T07:00:00Z"}
+//!   ```
+//!   `event_type`, `key`, a payload and `error.message` are required. The same `source` comes in once.
+//!   `target` is a name in `[intake.targets]`.
+//! - `GET /groups?pipeline=&limit=`, `/groups/{fingerprint}`: letters that wait and failed for the same reason.
+//!
+//! # Operations on many letters
+//! - `POST /redrives`: 202 with `Location` and the operation; with `"dry_run": true` 200 with counts and `as_of`:
+//!   ```json
+//!   {"filter": {"type": "OrderCreated", "since": "1d"}, "rate": 50, "canary": true, "note": "mended"}
+//!   ```
+//!   `ids` instead of `filter` names up to 10,000 letters; `"all": true` means every letter that waits, and
+//!   nothing else does. `canary` may be `{"steps": [1, 5, 20], "patience": "5m", "observe": "5s"}`.
+//! - `POST /resolutions`: the same without `rate` and `canary`.
+//! - `GET /redrives?before=&limit=`, `/redrives/{id}`; `POST /redrives/{id}/pause`, `/resume`, `/cancel`: of both.
+//!
+//! # Pipelines, numbers, who did what
+//! - `GET /pipelines`, `/pipelines/{name}`; `POST /pipelines/{name}/pause`, `/resume`: the workers of this process.
+//! - `GET /stats?pipeline=&since=&step=`: the numbers of `/metrics` over the last day, in steps.
+//! - `GET /stream`: server-sent events named `snapshot`, when something changes.
+//! - `GET /audit?before=&limit=`.
+//! - `GET /books`: where the events of every pipeline are; `gap` is how many are missing.
+//!
+//! **`Idempotency-Key`** (1 to 140 visible ASCII characters) makes several requests one, for redrives, resolutions and
+//! letters that are handed in.
+//!
 //! # Problems
 //! | status | means |
 //! |---|---|
 //! | 400 | the body is no JSON; line and column say where |
-//! | 404 | no such pipeline of that kind; the detail lists those that there are |
-//! | 409 | the lease is lost: it ran out, or the job was settled already. Nothing was changed |
+//! | 404 | no such pipeline of that kind, letter, group or operation; the detail says where to look |
+//! | 409 | the lease is lost, the letter is not waiting, the operation is over: somebody was faster. Nothing was changed |
 //! | 413 | the body is over `server.max-body` |
 //! | 415 | the body is not declared as `application/json` |
 //! | 422 | a value cannot be accepted; `item` (from 0) and `field` say which. Nothing was stored |

@@ -1,4 +1,4 @@
-//! The books of the pipelines.
+//! The books of the pipelines, as the API shows them.
 
 use redrive_core::books::Balance;
 use redrive_core::dead_letter::PipelineKind;
@@ -10,19 +10,28 @@ use super::KindName;
 /// The books of every pipeline.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct BooksView {
-    /// Whether nothing is missing, nothing is in two places, and every store answered.
-    pub balanced: bool,
-    /// One line for each pipeline.
-    pub books: Vec<BalanceView>,
+    /// One for each pipeline, by name.
+    pub pipelines: Vec<BookView>,
 }
 
-/// Where the events of one pipeline are; each is counted once.
+/// The books of one pipeline.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct BalanceView {
-    /// The pipeline's name.
+pub struct BookView {
+    /// The pipeline.
     pub pipeline: String,
     /// Its kind.
     pub kind: KindName,
+    /// Where its events are; null when its store does not answer.
+    pub balance: Option<BalanceView>,
+    /// How many events are missing; below zero, so many are in two places. Zero is right.
+    pub gap: Option<i64>,
+    /// Why there are no books.
+    pub trouble: Option<String>,
+}
+
+/// Where the events of a pipeline are, each counted once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BalanceView {
     /// Events that came in.
     pub accepted: u64,
     /// Waiting, or being worked on.
@@ -39,41 +48,22 @@ pub struct BalanceView {
     pub expired: u64,
     /// Lost: nothing took them.
     pub dropped: u64,
-    /// How many are missing; below zero, so many are in two places.
-    pub gap: i64,
-    /// What the store said, if it did not answer: then the numbers say nothing.
-    pub error: Option<String>,
 }
 
-impl BooksView {
-    pub(crate) fn of(lines: Vec<(String, PipelineKind, Result<Balance, String>)>) -> Self {
-        let books: Vec<BalanceView> = lines
-            .into_iter()
-            .map(|(pipeline, kind, answer)| {
-                let error = answer.as_ref().err().cloned();
-                BalanceView::of(pipeline, kind, answer.unwrap_or_default(), error)
-            })
-            .collect();
-        Self { balanced: books.iter().all(|line| line.gap == 0 && line.error.is_none()), books }
+impl BookView {
+    /// The books of this pipeline.
+    pub(crate) fn of(pipeline: String, kind: PipelineKind, books: Result<Balance, String>) -> Self {
+        let (balance, gap, trouble) = match books {
+            Ok(balance) => (Some(balance.into()), Some(balance.gap()), None),
+            Err(trouble) => (None, None, Some(trouble)),
+        };
+        Self { pipeline, kind: kind.into(), balance, gap, trouble }
     }
 }
 
-impl BalanceView {
-    fn of(pipeline: String, kind: PipelineKind, balance: Balance, error: Option<String>) -> Self {
+impl From<Balance> for BalanceView {
+    fn from(balance: Balance) -> Self {
         let Balance { accepted, in_flight, delivered, open, parked, resolved, expired, dropped } = balance;
-        Self {
-            pipeline,
-            kind: kind.into(),
-            accepted,
-            in_flight,
-            delivered,
-            open,
-            parked,
-            resolved,
-            expired,
-            dropped,
-            gap: balance.gap(),
-            error,
-        }
+        Self { accepted, in_flight, delivered, open, parked, resolved, expired, dropped }
     }
 }

@@ -10,7 +10,7 @@ mod operation;
 mod pipeline;
 mod series;
 
-pub use books::{BalanceView, BooksView};
+pub use books::{BalanceView, BookView, BooksView};
 pub use entry::{AuditPage, EntryView};
 pub use group::{GroupView, GroupsPage};
 pub use letter::{

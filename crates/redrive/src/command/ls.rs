@@ -15,7 +15,8 @@ pub(super) const PAGE: u32 = 500;
 /// Prints letters.
 pub(crate) async fn run(line: &Line, to: &To, selection: &Selection, limit: u32) -> Result<(), Failure> {
     let mut page = page(line, selection, limit.min(PAGE), None).await?;
-    while let Some(next) = page.next.take().filter(|_| page.letters.len() < limit as usize) {
+    while page.letters.len() < limit as usize {
+        let Some(next) = page.next.take() else { break };
         let left = limit - u32::try_from(page.letters.len()).unwrap_or(limit);
         let more = self::page(line, selection, left.min(PAGE), Some(next)).await?;
         page.letters.extend(more.letters);

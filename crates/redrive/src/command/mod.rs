@@ -82,11 +82,11 @@ async fn over_a_line(args: &Args, command: &Command) -> Result<(), Failure> {
     let line = |to: &To| Line::open(to, || Ok(configuration(args)?.1));
     match command {
         Command::Status { to } => status::run(&line(to)?, to).await,
-        Command::Verify { to } => verify::run(&line(to)?, to).await,
         Command::Groups { to, pipeline, limit } => {
             groups::run(&line(to)?, to, pipeline.as_deref(), *limit).await
         }
         Command::Ls { to, selection, limit } => ls::run(&line(to)?, to, selection, *limit).await,
+        Command::Verify { to } => verify::run(&line(to)?, to).await,
         Command::Show { to, id } => show::run(&line(to)?, to, id).await,
         Command::Retry { to, which, rate, canary, edit } => {
             let how = retry::How { rate: *rate, canary: *canary, edit: edit.as_deref() };

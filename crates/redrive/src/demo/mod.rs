@@ -13,7 +13,7 @@ mod town;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use redrive_server::view::{BooksView, GroupView, GroupsPage, OperationView};
+use redrive_server::view::{BalanceView, BooksView, GroupView, GroupsPage, OperationView};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -63,9 +63,9 @@ async fn story(stage: &Stage, scale: Scale, keep: bool) -> anyhow::Result<()> {
     outage(&mut show, stage, scale).await?;
     let books = books(stage).await?;
     show.books(&books);
-    ensure!(books.balanced, "the books do not balance: this is a defect, please report it");
-    let open: u64 = books.books.iter().map(|line| line.open + line.parked + line.in_flight).sum();
-    ensure!(open == 0, "{open} events are not delivered: this is a defect, please report it");
+    let balanced = books.pipelines.iter().all(|book| book.gap == Some(0));
+    ensure!(balanced, "the books do not balance: this is a defect, please report it");
+    ensure!(is_idle(&books), "not everything is delivered: this is a defect, please report it");
     if keep {
         return play(&show, stage, scale).await;
     }
@@ -89,7 +89,7 @@ async fn healthy(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result
     ];
     until("healthy work is delivered", async || {
         let (urls, decisions) = stage.rows().await?;
-        let clicks = delivered(stage, "clicks").await?;
+        let clicks = balance(stage, "clicks").await?.delivered;
         let done = [stage.town.delivered(), stage.town.summarized(), urls, clicks, decisions];
         let totals = [scale.orders, scale.articles, scale.urls, scale.clicks, bars[4].total()];
         for (bar, done) in bars.iter().zip(done) {
@@ -137,7 +137,7 @@ async fn faults(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<
         let waiting = waiting(stage).await?;
         flow.at(done);
         letters.at(waiting);
-        Ok(done >= healthy && waiting > dead && failed_urls(stage).await? >= scale.urls / ODD_EVERY)
+        Ok(done >= healthy && waiting > dead && balance(stage, "urls").await?.open >= scale.urls / ODD_EVERY)
     })
     .await?;
     show.full(flow);
@@ -255,27 +255,26 @@ async fn follow(
 }
 
 async fn books(stage: &Stage) -> anyhow::Result<BooksView> {
-    read(stage.get("/verify").await?)
+    read(stage.get("/books").await?)
+}
+
+fn balances(books: &BooksView) -> impl Iterator<Item = &BalanceView> {
+    books.pipelines.iter().filter_map(|book| book.balance.as_ref())
 }
 
 fn is_idle(books: &BooksView) -> bool {
-    books.books.iter().all(|line| line.in_flight + line.parked + line.open == 0)
+    balances(books).all(|line| line.in_flight + line.parked + line.open == 0)
 }
 
-async fn delivered(stage: &Stage, pipeline: &str) -> anyhow::Result<u64> {
+async fn balance(stage: &Stage, pipeline: &str) -> anyhow::Result<BalanceView> {
     let books = books(stage).await?;
-    Ok(books.books.iter().find(|line| line.pipeline == pipeline).map_or(0, |line| line.delivered))
-}
-
-/// How many failed addresses have used up their retries.
-async fn failed_urls(stage: &Stage) -> anyhow::Result<u64> {
-    let books = books(stage).await?;
-    Ok(books.books.iter().find(|line| line.pipeline == "urls").map_or(0, |line| line.open))
+    let book = books.pipelines.iter().find(|book| book.pipeline == pipeline);
+    book.and_then(|book| book.balance).with_context(|| format!("there are no books of {pipeline}"))
 }
 
 /// How many letters wait for a person.
 async fn waiting(stage: &Stage) -> anyhow::Result<u64> {
-    Ok(books(stage).await?.books.iter().map(|line| line.open + line.parked).sum())
+    Ok(balances(&books(stage).await?).map(|line| line.open + line.parked).sum())
 }
 
 fn read<T: DeserializeOwned>(value: Value) -> anyhow::Result<T> {

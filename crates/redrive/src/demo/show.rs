@@ -109,17 +109,18 @@ impl Show {
             "{BOLD}The books{BOLD:#}   {:<10} {:>8} = {:>9} + {:>9} + {:>4} + {:>8}",
             "pipeline", "accepted", "delivered", "in flight", "open", "resolved"
         ));
-        for line in &books.books {
+        for book in &books.pipelines {
+            let Some(line) = &book.balance else { continue };
             // What never failed is in the applications' own tables.
-            let letters = matches!(line.kind.to_string().as_str(), "kafka" | "persist" | "intake");
+            let letters = matches!(book.kind.to_string().as_str(), "kafka" | "persist" | "intake");
             let note = if letters { " (its letters)" } else { "" };
-            let verdict = match line.gap {
+            let verdict = match book.gap.unwrap_or_default() {
                 0 => format!("{GOOD}balanced{GOOD:#}"),
                 gap => format!("{ALARM}GAP {gap}{ALARM:#}"),
             };
             self.say(&format!(
                 "            {:<10} {:>8}   {:>9}   {:>9}   {:>4}   {:>8}   {verdict}{DIM}{note}{DIM:#}",
-                plain(&line.pipeline),
+                plain(&book.pipeline),
                 line.accepted,
                 line.delivered,
                 line.in_flight,

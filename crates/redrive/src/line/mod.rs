@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, header};
-use redrive::config::Config;
+use redrive::config::{Backend, Config};
 use redrive_engine::console::{Console, Runner};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -44,6 +44,13 @@ impl Line {
     pub(crate) fn open(to: &To, config: impl FnOnce() -> Result<Config, Failure>) -> Result<Self, Failure> {
         let Some(server) = to.server() else {
             let config = config()?;
+            if config.server.database.backend() == Backend::Sqlite && !config.server.data_dir.exists() {
+                return Err(Failure::Refused(format!(
+                    "there is nothing in {} yet: run `redrive serve` or `redrive migrate` here first, or name a server \
+                     with --server",
+                    config.server.data_dir.display()
+                )));
+            }
             let inside = Inside::open(&config, &person()).map_err(Failure::Other)?;
             return Ok(Self::Stores { router: inside.router, console: inside.console });
         };
