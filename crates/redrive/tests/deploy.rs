@@ -280,7 +280,9 @@ fn metrics_in(expression: &str) -> BTreeSet<String> {
         let (name, after) = rest.split_at(length);
         rest = match first {
             _ if first.is_ascii_alphabetic() || first == '_' => {
-                let is_function = after.trim_start().starts_with('(');
+                // `rate(…)`, or `sum by (…) (…)`.
+                let is_function =
+                    ["(", "by ", "without "].iter().any(|next| after.trim_start().starts_with(next));
                 if !is_function && !WORDS.contains(&name) {
                     found.insert(name.to_owned());
                 }

@@ -126,8 +126,8 @@ fn links(page: &str) -> impl Iterator<Item = &str> {
 
 /// The names by which the headings of a page can be linked to, as GitHub makes them.
 fn anchors(page: &str) -> impl Iterator<Item = String> {
-    let headings =
-        page.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let lines = page.split("```").step_by(2).flat_map(str::lines);
+    let headings = lines.filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     headings.map(|heading| {
         let kept =
             heading.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));
