@@ -33,6 +33,14 @@ impl Runner {
         Self { console, name: format!("runner {}", request::number()) }
     }
 
+    /// The same runner under a name that outlives the process: after a crash it goes on with what it held at
+    /// once. No two that run at a time may share one.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = name.chars().take(200).collect();
+        self
+    }
+
     /// Carries operations out until it is told to stop; the portions in hand are finished.
     pub async fn run(self, stop: CancellationToken) {
         let mut at_work = HashSet::new();

@@ -102,7 +102,7 @@ impl House {
         let console = Arc::new(Console::new(Records::of(&stores.own), plant.desks).with_targets(targets));
         let pulse = Pulse::default();
         let running = Running::new();
-        running.chore(|stop| Runner::new(Arc::clone(&console)).run(stop));
+        running.chore(|stop| Runner::new(Arc::clone(&console)).named(&instance(&config.server)).run(stop));
         running.chore(|stop| Arc::clone(&console).keep_verifying(stop));
         running.chore(|stop| pulse.clone().beat(Arc::clone(&console), stop));
         for ingest in &plant.ingests {
@@ -152,6 +152,13 @@ impl House {
             tracing::warn!("connections to a store did not close in time");
         }
     }
+}
+
+/// What this instance is called, before and after a restart: no other has its folder.
+fn instance(server: &ServerConfig) -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let folder = std::path::absolute(&server.data_dir).unwrap_or_else(|_| server.data_dir.clone());
+    format!("{host} {} {}", server.listen, folder.display())
 }
 
 /// Answers until the stop; a server that fails stops everything.
