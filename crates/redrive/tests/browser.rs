@@ -369,7 +369,9 @@ async fn screenshots() {
     browser.resize(1280, 800).await;
     shoot(&browser, &shop, "/", "groups").await;
     shoot(&browser, &shop, "/letters?q=type%3AOrderCreated%20status%3Aopen", "letters").await;
-    shoot(&browser, &shop, "/letters/orders:1", "letter").await;
+    browser.click("table.letters a.main").await;
+    browser.wait_for(".tree", "customer").await;
+    save(&browser, "letter").await;
     shoot(&browser, &shop, "/confirm?action=redrive&q=type%3AOrderCreated", "confirm").await;
     browser.click(".confirm button.primary").await;
     browser.wait_for(".big-status", "stopped").await;
