@@ -13,6 +13,14 @@ pub fn fill_postgres(table: &str, rows: u32) -> String {
     format!("{} FROM generate_series(1, {rows}) AS n", insert(table, ""))
 }
 
+/// Fills a table of jobs on Postgres.
+#[must_use]
+pub fn fill_jobs(table: &str, rows: u32) -> String {
+    format!(
+        "INSERT INTO {table} (article_id, payload) SELECT n::text, {PAYLOAD} FROM generate_series(1, {rows}) AS n"
+    )
+}
+
 /// Fills a table of events on SQLite.
 #[must_use]
 pub fn fill_sqlite(table: &str, rows: u32) -> String {

@@ -31,7 +31,7 @@ pub use memory::Memory;
 pub use postgres::Scratch;
 pub use race::{Contestant, race};
 pub use rates::{Rates, Ratio, median, thousands};
-pub use raw::{Form, Raw, RawPace, Settle};
+pub use raw::{Form, Kind, Raw, RawPace, Settle};
 pub use run::{conclude, on_scratch};
 pub use stage::{Hand, Stage, tidy_postgres, tidy_sqlite};
 pub use table::Table;

@@ -23,6 +23,47 @@ pub enum Form {
     One,
 }
 
+/// Which table of ours the loop does without us: its own has the same columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// An outbox.
+    Outbox,
+    /// A job queue.
+    Jobs,
+}
+
+impl Kind {
+    fn schema(self) -> &'static str {
+        match self {
+            Self::Outbox => include_str!("../sql/postgres/outbox/schema.sql"),
+            Self::Jobs => include_str!("../sql/postgres/jobs/schema.sql"),
+        }
+    }
+
+    fn claim(self) -> &'static str {
+        match self {
+            Self::Outbox => include_str!("../sql/postgres/outbox/claim.sql"),
+            Self::Jobs => include_str!("../sql/postgres/jobs/claim.sql"),
+        }
+    }
+
+    fn settle(self, settle: Settle) -> &'static str {
+        match (self, settle) {
+            (Self::Outbox, Settle::Update) => include_str!("../sql/postgres/outbox/keep.sql"),
+            (Self::Outbox, Settle::Delete) => include_str!("../sql/postgres/outbox/delete.sql"),
+            (Self::Jobs, Settle::Update) => include_str!("../sql/postgres/jobs/keep.sql"),
+            (Self::Jobs, Settle::Delete) => include_str!("../sql/postgres/jobs/delete.sql"),
+        }
+    }
+
+    async fn stage(self, scratch: &Scratch, rows: u32) -> anyhow::Result<Stage> {
+        match self {
+            Self::Outbox => Stage::postgres(scratch, "raw_event", rows).await,
+            Self::Jobs => Stage::postgres_jobs(scratch, "raw_job", rows).await,
+        }
+    }
+}
+
 /// What becomes of a delivered event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settle {
@@ -65,25 +106,27 @@ impl Raw {
     ///
     /// # Errors
     /// When the server does not answer.
-    pub async fn new(rows: u32, scratch: &Scratch, pace: RawPace, form: Form) -> anyhow::Result<Self> {
+    pub async fn new(
+        kind: Kind,
+        rows: u32,
+        scratch: &Scratch,
+        pace: RawPace,
+        form: Form,
+    ) -> anyhow::Result<Self> {
         let mut connections = Vec::new();
         for _ in 0..pace.workers {
             connections.push(scratch.connect().await?);
         }
         let mut hand = Hand::Postgres(scratch.connect().await?);
-        hand.run(&[include_str!("../sql/postgres/schema.sql").to_owned()]).await?;
-        let stage = Stage::postgres(scratch, "raw_event", rows).await?;
-        Ok(Self { stage, connections, sql: RawSql::new(pace.settle), batch: pace.batch, form })
+        hand.run(&[kind.schema().to_owned()]).await?;
+        let stage = kind.stage(scratch, rows).await?;
+        Ok(Self { stage, connections, sql: RawSql::new(kind, pace.settle), batch: pace.batch, form })
     }
 }
 
 impl RawSql {
-    fn new(settle: Settle) -> Self {
-        let claim = include_str!("../sql/postgres/claim.sql");
-        let settle = match settle {
-            Settle::Update => include_str!("../sql/postgres/keep.sql"),
-            Settle::Delete => include_str!("../sql/postgres/delete.sql"),
-        };
+    fn new(kind: Kind, settle: Settle) -> Self {
+        let (claim, settle) = (kind.claim(), kind.settle(settle));
         let turn = format!("WITH done AS ({settle}) {}", claim.replace("$1", "$3"));
         Self {
             claim: claim.into_sql_str(),
@@ -148,7 +191,7 @@ async fn work(
     }
 }
 
-/// A claimed event, with everything that our store hands to a handler and the raw table has.
+/// A claimed event, with everything that a handler needs.
 #[expect(dead_code, reason = "read from the row as a handler would need it; this one does nothing")]
 struct Event {
     id: i64,

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use sqlx::{AssertSqlSafe, Executor as _, PgConnection, SqliteConnection};
 
-use crate::events::fill_postgres;
+use crate::events::{fill_jobs, fill_postgres};
 use crate::postgres::Scratch;
 
 /// A connection beside the contestants'.
@@ -66,12 +66,26 @@ impl Stage {
     /// # Errors
     /// When the server does not answer or does not know the table.
     pub async fn postgres(scratch: &Scratch, table: &str, rows: u32) -> anyhow::Result<Self> {
+        let waiting = format!("SELECT count(*) FROM {table} WHERE NOT processed");
+        Self::filled(scratch, table, fill_postgres(table, rows), waiting).await
+    }
+
+    /// A table of Postgres full of waiting jobs and nothing else.
+    ///
+    /// # Errors
+    /// When the server does not answer or does not know the table.
+    pub async fn postgres_jobs(scratch: &Scratch, table: &str, rows: u32) -> anyhow::Result<Self> {
+        let waiting = format!("SELECT count(*) FROM {table} WHERE status IN ('pending', 'running')");
+        Self::filled(scratch, table, fill_jobs(table, rows), waiting).await
+    }
+
+    async fn filled(scratch: &Scratch, table: &str, fill: String, waiting: String) -> anyhow::Result<Self> {
         let mut hand = Hand::Postgres(scratch.connect().await?);
         // Autovacuum comes once a minute: it would hit one contestant and spare the other.
         hand.run(&[format!("ALTER TABLE {table} SET (autovacuum_enabled = off)")]).await?;
-        let mut before = vec![format!("TRUNCATE {table}"), fill_postgres(table, rows)];
+        let mut before = vec![format!("TRUNCATE {table}"), fill];
         before.extend(tidy_postgres(table));
-        Ok(Self { hand, before, waiting: format!("SELECT count(*) FROM {table} WHERE NOT processed") })
+        Ok(Self { hand, before, waiting })
     }
 
     /// Sets it.

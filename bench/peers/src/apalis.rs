@@ -1,4 +1,5 @@
-//! `apalis` on Postgres: fetches of 500, tasks in parallel, no second lock per task and no results kept.
+//! `apalis` on Postgres: fetches of 500, tasks in parallel, no second lock per task. Without
+//! `persist_results` it would not write down that a job is done.
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ async fn noop(_order: Order, counter: Data<Counter>) -> Result<(), BoxDynError> 
 impl Apalis {
     /// What it is set to.
     pub const SETTINGS: &'static str =
-        "fetches of 500, tasks spawned in parallel, lock_tasks off, persist_results off, 20 connections";
+        "fetches of 500, tasks spawned in parallel, lock_tasks off, 20 connections";
 
     /// It drains so many jobs.
     #[must_use]
@@ -51,7 +52,7 @@ impl Apalis {
 }
 
 fn config() -> Config {
-    Config::default().queue("bench").batch_size(500).lock_tasks(false).persist_results(false)
+    Config::default().queue("bench").batch_size(500).lock_tasks(false)
 }
 
 #[async_trait]

@@ -10,6 +10,9 @@ use crate::Args;
 use crate::ours::{Noop, Ours, SETTINGS};
 use crate::subject::Subject;
 
+const RAW_SETTINGS: &str = "2 workers, batches of 500, settle and claim in one statement, a table of the same columns \
+                            with the primary key and the index of the claim";
+
 /// Drains and prints the table.
 pub(crate) async fn measure(args: &Args, subject: Subject, scratch: &Scratch) -> anyhow::Result<Vec<Target>> {
     let rows = args.rows;
@@ -19,8 +22,7 @@ pub(crate) async fn measure(args: &Args, subject: Subject, scratch: &Scratch) ->
         thousands(rows.into()),
         args.rounds
     );
-    let mut settings =
-        vec![("redrive", SETTINGS), ("raw", "2 workers, batches of 500, settle and claim in one statement")];
+    let mut settings = vec![("redrive", SETTINGS), ("raw", RAW_SETTINGS)];
     let mut contestants: Vec<Box<dyn Contestant>> = Vec::new();
     let mut pairs = vec![("update", Processed::Keep, Settle::Update)];
     if subject == Subject::Outbox {
@@ -29,7 +31,7 @@ pub(crate) async fn measure(args: &Args, subject: Subject, scratch: &Scratch) ->
     for (word, processed, settle) in &pairs {
         contestants.push(Box::new(ours(subject, scratch, rows, word, *processed).await?));
         let pace = RawPace { workers: 2, batch: 500, settle: *settle };
-        contestants.push(Box::new(Raw::new(rows, scratch, pace, Form::One).await?));
+        contestants.push(Box::new(Raw::new(subject.raw(), rows, scratch, pace, Form::One).await?));
     }
     if !args.no_peers {
         contestants.push(Box::new(Graphile::new(scratch, rows)));

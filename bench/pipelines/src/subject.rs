@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use bench_harness::events::{PAYLOAD, fill_postgres};
-use bench_harness::{Hand, Scratch, Stage, tidy_postgres};
+use bench_harness::events::{PAYLOAD, fill_jobs, fill_postgres};
+use bench_harness::{Hand, Kind, Scratch, Stage, tidy_postgres};
 use redrive_core::dead_letter::{DeadLetterQueue, PipelineKind};
 use redrive_store::{Database, Jobs, JobsOptions, Outbox, OutboxOptions, Processed, WorkStore};
 
@@ -31,6 +31,14 @@ impl Subject {
         match self {
             Self::Outbox => "outbox",
             Self::Jobs => "jobs",
+        }
+    }
+
+    /// The table of the raw loop that does the same.
+    pub(crate) fn raw(self) -> Kind {
+        match self {
+            Self::Outbox => Kind::Outbox,
+            Self::Jobs => Kind::Jobs,
         }
     }
 
@@ -95,10 +103,7 @@ impl Tables {
     pub(crate) fn fill(&self, rows: u32) -> String {
         match self.subject {
             Subject::Outbox => fill_postgres(&self.table, rows),
-            Subject::Jobs => format!(
-                "INSERT INTO {} (article_id, payload) SELECT n::text, {PAYLOAD} FROM generate_series(1, {rows}) AS n",
-                self.table
-            ),
+            Subject::Jobs => fill_jobs(&self.table, rows),
         }
     }
 
@@ -126,7 +131,7 @@ impl Tables {
     fn waiting(&self) -> String {
         let live = match self.subject {
             Subject::Outbox => "NOT processed",
-            Subject::Jobs => "status IN ('pending', 'processing')",
+            Subject::Jobs => "status IN ('pending', 'running')",
         };
         format!("SELECT count(*) FROM {} WHERE {live}", self.table)
     }

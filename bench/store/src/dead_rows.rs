@@ -8,7 +8,7 @@ use redrive_store::{Database, Jobs, JobsOptions, Ordering, Outbox, OutboxOptions
 use crate::Args;
 use crate::load::Load;
 use crate::ours::Ours;
-use bench_harness::events::{LIVE, PAYLOAD, fill_postgres};
+use bench_harness::events::{LIVE, PAYLOAD, fill_jobs, fill_postgres};
 use bench_harness::{Hand, Stage, tidy_postgres};
 
 /// A drain of the few live rows takes a moment only: more rounds make up for it.
@@ -180,10 +180,4 @@ async fn store(place: Place, table: &str, database: Database) -> anyhow::Result<
     let outbox = Outbox::new(database, options)?;
     outbox.migrate().await?;
     Ok(Arc::new(outbox))
-}
-
-fn fill_jobs(table: &str, rows: u32) -> String {
-    format!(
-        "INSERT INTO {table} (article_id, payload) SELECT n::text, {PAYLOAD} FROM generate_series(1, {rows}) AS n"
-    )
 }

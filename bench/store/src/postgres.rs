@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bench_harness::{Contestant, Form, Ratio, Raw, Scratch, Stage, Table, Target, race, thousands};
+use bench_harness::{Contestant, Form, Kind, Ratio, Raw, Scratch, Stage, Table, Target, race, thousands};
 use redrive_store::{Database, Outbox, OutboxOptions};
 
 use crate::Args;
@@ -24,7 +24,8 @@ const HEADINGS: [&str; 8] = [
 /// Compares at every batch size and prints the table.
 pub(crate) async fn measure(args: &Args, scratch: &Scratch) -> anyhow::Result<Vec<Target>> {
     println!(
-        "\n## Claim and settle, Postgres\n\n{} events, {WORKERS} workers, {} rounds in turns; events/s: median (slowest–fastest)\n",
+        "\n## Claim and settle, Postgres\n\n{} events, {WORKERS} workers, {} rounds in turns; the raw loops have a table of the same columns; \
+         events/s: median (slowest–fastest)\n",
         thousands(args.rows.into()),
         args.rounds
     );
@@ -33,8 +34,8 @@ pub(crate) async fn measure(args: &Args, scratch: &Scratch) -> anyhow::Result<Ve
     for load in Load::all(WORKERS, args.batch) {
         let mut contestants: Vec<Box<dyn Contestant>> = vec![
             Box::new(ours(args.rows, scratch, load).await?),
-            Box::new(Raw::new(args.rows, scratch, load.raw(), Form::Two).await?),
-            Box::new(Raw::new(args.rows, scratch, load.raw(), Form::One).await?),
+            Box::new(Raw::new(Kind::Outbox, args.rows, scratch, load.raw(), Form::Two).await?),
+            Box::new(Raw::new(Kind::Outbox, args.rows, scratch, load.raw(), Form::One).await?),
         ];
         let rates = race(&mut contestants, args.rounds).await?;
         let better = if rates[1].median() > rates[2].median() { &rates[1] } else { &rates[2] };

@@ -46,15 +46,14 @@ pub(crate) fn note(route: &Route, event: WorkId, result: &Result<(), Failure>) -
     route.breaker().note(event, class, Instant::now())
 }
 
-/// Judges what a handler made of an event.
+/// Judges an event that its handler has failed.
 pub(crate) fn judge(
     pipeline: &str,
     policy: &Policy,
     route: &Route,
     (event, record): (Event, Record),
-    result: Result<(), Failure>,
+    failure: Failure,
 ) -> Settlement {
-    let Err(failure) = result else { return Settlement::Done };
     let put_off = route.breaker().put_off(Instant::now());
     match put_off {
         // While the handler is down, nobody's attempts are counted.

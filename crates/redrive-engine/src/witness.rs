@@ -25,6 +25,14 @@ pub(crate) struct About {
     retry_count: u32,
 }
 
+impl About {
+    /// What is left of an event that is done.
+    pub(crate) fn of(event: Event, retry_count: u32) -> Self {
+        let Event { event_type, aggregate_type, key, .. } = event;
+        Self { event_type, aggregate_type, key, retry_count }
+    }
+}
+
 pub(crate) struct Witness {
     pipeline: Arc<Pipeline>,
     types: HashMap<String, Gauges>,

@@ -113,10 +113,7 @@ impl Worker {
 
     /// Waits until there is something to do: an outcome, the bell, a due time, a heartbeat.
     async fn wait(&mut self) {
-        if self.wants_a_turn() {
-            // Take along what is ready anyway.
-            tokio::task::yield_now().await;
-        } else {
+        if !self.wants_a_turn() {
             tokio::select! {
                 () = self.stop.cancelled() => {}
                 outcome = self.slots.finished() => self.judge_all(outcome),
@@ -126,16 +123,29 @@ impl Worker {
                 () = sleep_until(self.agenda.next_heartbeat()) => self.heartbeat().await,
             }
         }
-        self.judge_finished();
+        self.gather().await;
         if Tick::now() >= self.agenda.next_heartbeat() {
             self.heartbeat().await;
         }
     }
 
-    /// Judges what has finished by now.
-    fn judge_finished(&mut self) {
+    /// Outcomes come in crowds: takes along what comes while others have their turn.
+    async fn gather(&mut self) {
+        self.judge_finished();
+        loop {
+            tokio::task::yield_now().await;
+            if self.judge_finished() == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Judges what has finished by now, and says how many calls that were.
+    fn judge_finished(&mut self) -> usize {
         let finished = std::iter::from_fn(|| self.slots.also_finished()).collect::<Vec<_>>();
+        let calls = finished.len();
         self.judge_all(finished);
+        calls
     }
 
     fn judge_all(&mut self, outcomes: impl IntoIterator<Item = Outcome>) {
@@ -156,9 +166,14 @@ impl Worker {
         }
         // Not in hand any more: somebody took it over, and their outcome counts.
         let Some(Held { lease, record, .. }) = self.hand.remove(&event.id) else { return };
-        let about = self.witness.about(&event, record.retry_count);
-        let settlement =
-            judge::judge(&self.pipeline.name, &self.pipeline.policy, route, (event, record), result);
+        let (about, settlement) = match result {
+            Ok(()) => (About::of(event, record.retry_count), Settlement::Done),
+            Err(failure) => {
+                let about = self.witness.about(&event, record.retry_count);
+                let (name, policy) = (&self.pipeline.name, &self.pipeline.policy);
+                (about, judge::judge(name, policy, route, (event, record), failure))
+            }
+        };
         self.settle_later(lease, settlement, about);
     }
 

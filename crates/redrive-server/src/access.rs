@@ -212,7 +212,7 @@ fn is_change(method: &Method) -> bool {
 
 /// Whether a person looks at it, rather than a program.
 fn is_page(path: &str) -> bool {
-    !path.starts_with("/api/") && path != "/metrics"
+    !path.starts_with("/api/") && !matches!(path, "/metrics" | "/openapi.json")
 }
 
 fn bearer(value: &HeaderValue) -> Option<&[u8]> {

@@ -12,7 +12,7 @@ use redrive_core::lease::{Failed, Lease, Settlement};
 
 use crate::error::Error;
 use crate::row::Row;
-use crate::value::{Column, Value};
+use crate::value::{Column, Leases, Value};
 
 /// The most failures that one statement carries: with the longest messages and histories they still
 /// fit into the 16 MiB that MySQL takes at once.
@@ -26,7 +26,7 @@ const MAX_DELAY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) open: Open,
-    pub(crate) done: Vec<Column>,
+    pub(crate) done: Leases,
     pub(crate) retry: Vec<Vec<Column>>,
     pub(crate) dead: Vec<Vec<Column>>,
     pub(crate) release: Vec<Vec<Column>>,
@@ -49,7 +49,7 @@ impl Batch {
         }
         Self {
             open: Open(settled.iter().map(|(lease, _)| key(lease)).collect()),
-            done: lease_columns(done.into_iter()),
+            done: Leases::of(done.into_iter()),
             retry: retry.finish(),
             dead: dead.finish(),
             release: release.finish(),
@@ -65,12 +65,29 @@ fn key(lease: &Lease) -> (i64, i64) {
     (lease.work().0, lease.fence())
 }
 
-/// Numbers and fences of leases, as the columns of `batch_leases.sql`.
-pub(crate) fn lease_columns<'a>(leases: impl Iterator<Item = &'a Lease>) -> Vec<Column> {
-    let mut keys: Vec<_> = leases.map(key).collect();
-    keys.sort_unstable();
-    let (ids, fences) = keys.into_iter().unzip();
-    vec![Column::Ints(ids), Column::Ints(fences)]
+impl Leases {
+    pub(crate) fn of<'a>(leases: impl Iterator<Item = &'a Lease>) -> Self {
+        let mut keys: Vec<_> = leases.map(key).collect();
+        keys.sort_unstable();
+        keys.into_iter().collect()
+    }
+
+    /// Those of a batch of failures.
+    pub(crate) fn of_failures(columns: &[Column]) -> Self {
+        match columns {
+            [Column::Ints(ids), Column::Ints(fences), ..] => {
+                Self { ids: ids.clone(), fences: fences.clone() }
+            }
+            _ => Self::default(),
+        }
+    }
+}
+
+impl FromIterator<(i64, i64)> for Leases {
+    fn from_iter<I: IntoIterator<Item = (i64, i64)>>(keys: I) -> Self {
+        let (ids, fences) = keys.into_iter().unzip();
+        Self { ids, fences }
+    }
 }
 
 /// A delay or lease as the statements take it.
@@ -97,9 +114,12 @@ impl Open {
         self.0.is_empty()
     }
 
-    pub(crate) fn columns(&self) -> Vec<Column> {
-        let (ids, fences) = self.0.iter().copied().unzip();
-        vec![Column::Ints(ids), Column::Ints(fences)]
+    pub(crate) fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    pub(crate) fn leases(&self) -> Leases {
+        self.0.iter().copied().collect()
     }
 
     /// Strikes out what these rows, whose first column is a number, say is settled.

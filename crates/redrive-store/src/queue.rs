@@ -13,7 +13,7 @@ use redrive_core::event::{Event, WorkId};
 use redrive_core::history::History;
 use redrive_core::lease::{Lease, Settlement, Work};
 
-use crate::batch::{Batch, Open, cut, lease_columns, micros};
+use crate::batch::{Batch, Open, cut, micros};
 use crate::database::Database;
 use crate::dialect::Dialect;
 use crate::error::{Error, again};
@@ -21,7 +21,7 @@ use crate::row::{Row, Times};
 use crate::session::Session;
 use crate::shape::{Dead, Done, Shape};
 use crate::statement::{Names, Sql, Statement, sql};
-use crate::value::{Column, Value};
+use crate::value::{Column, Leases, Value};
 use crate::work::{Claim, TakeOver, Turn};
 
 /// The statements of one table that holds work.
@@ -32,6 +32,8 @@ pub(crate) struct Queue {
     claim: Statement,
     /// Postgres only, where order does not matter: settle and claim in one.
     turn: Option<Statement>,
+    /// SQLite only, which hands every row from thread to thread: settles without saying what.
+    done_unsaid: Option<Statement>,
     /// MySQL only: the second half of a claim, and the look at what is still held.
     take: Option<Statement>,
     held: Option<Statement>,
@@ -59,14 +61,18 @@ impl Queue {
     pub(crate) fn new(database: Database, names: &Names, shape: &Shape) -> Self {
         let dialect = database.dialect();
         let names = shape.names(dialect, names);
+        let unsaid = names.clone().with_sql("returning", "");
+        let names = names.with_sql("returning", "RETURNING {id}");
         let leases = names.clone().with_sql("batch", names.text(LEASES));
         let failures = names.clone().with_sql("batch", names.text(FAILURES));
         let settle = |set: &str| failures.clone().with_sql("set", set).statement(SETTLE);
 
-        let done = match shape.done {
+        let settle_done = |leases: &Names| match shape.done {
             Done::Set(set) => leases.clone().with_sql("set", set).statement(SETTLE),
             Done::Delete => leases.statement(SETTLE_BY_DELETE),
         };
+        let done = settle_done(&leases);
+        let unsaid = unsaid.clone().with_sql("batch", unsaid.text(LEASES));
         let dead = match shape.dead {
             Dead::Set(set) => vec![settle(set)],
             Dead::Move(sql) if dialect == Dialect::Postgres => vec![failures.statement(sql)],
@@ -83,6 +89,7 @@ impl Queue {
             created: shape.created,
             claim: names.statement(CLAIM),
             turn: one_turn.then(|| Statement::new(dialect, &turn)),
+            done_unsaid: (dialect == Dialect::Sqlite).then(|| settle_done(&unsaid)),
             take: mysql(include_str!("../sql/mysql/work/take.sql")),
             held: mysql(include_str!("../sql/mysql/work/held.sql")),
             done,
@@ -128,7 +135,10 @@ impl Queue {
             (Some(claim), _) if settled.is_empty() && self.take.is_none() => {
                 Turn { claimed: self.claim_alone(claim).await?, lost: Vec::new() }
             }
-            _ => again(move || self.turn_in_steps(batch, claim)).await?,
+            _ => match again(move || self.turn_of_holder(batch, claim)).await? {
+                Some(turn) => turn,
+                None => again(move || self.turn_in_steps(batch, claim)).await?,
+            },
         };
         settled.clear();
         Ok(turn)
@@ -139,7 +149,7 @@ impl Queue {
         if leases.is_empty() {
             return Ok(Vec::new());
         }
-        let batch = &lease_columns(leases.iter().map(|lease| &**lease));
+        let batch = &Leases::of(leases.iter().map(|lease| &**lease));
         let extended = again(move || self.extend_rows(batch, by)).await?;
         let mut lost = Vec::new();
         for lease in leases {
@@ -167,24 +177,40 @@ impl Queue {
 
     /// The hot path of Postgres: one statement, one commit.
     async fn turn_in_one(&self, turn: &Statement, batch: &Batch, claim: &Claim) -> Result<Turn, Error> {
-        let mut values = vec![Value::Rows(batch.done.clone())];
+        let mut values = vec![Value::Leases(batch.done.clone())];
         values.extend(claim_values(claim));
-        let rows = self.database.rows(turn, values).await?;
-        let lost = rows.first().map_or_else(|| Ok(Vec::new()), |row| row.ints(WORK_COLUMNS))?;
-        let mut claimed = Vec::with_capacity(rows.len());
-        for row in &rows {
-            if !row.is_null(0)? {
-                claimed.push(self.work(row)?);
-            }
-        }
+        let read = |row: Row| match row.opt_int(WORK_COLUMNS)? {
+            Some(id) => Ok(Err(WorkId(id))),
+            None => self.work(&row).map(Ok),
+        };
+        let rows = self.database.session().await?.read(turn, values, read).await?;
+        let mut lost = Vec::new();
+        let mut claimed: Vec<_> =
+            rows.into_iter().filter_map(|row| row.map_err(|id| lost.push(id)).ok()).collect();
         in_order(&mut claimed);
-        Ok(Turn { claimed, lost: lost.into_iter().map(WorkId).collect() })
+        Ok(Turn { claimed, lost })
+    }
+
+    /// The hot path of SQLite: nobody is told row by row that everything was still held. Nothing
+    /// happens, and nothing is returned, when something was not.
+    async fn turn_of_holder(&self, batch: &Batch, claim: Option<&Claim>) -> Result<Option<Turn>, Error> {
+        let Some(done) = self.done_unsaid.as_ref().filter(|_| batch.is_all_done()) else { return Ok(None) };
+        let mut session = self.database.begin().await?;
+        let settled = session.run(done, vec![Value::Leases(batch.done.clone())]).await?;
+        if settled != batch.open.len() {
+            return session.roll_back().await.map(|()| None);
+        }
+        let claimed = match claim {
+            Some(claim) => self.claim_in(&mut session, claim).await?,
+            None => Vec::new(),
+        };
+        session.commit().await?;
+        Ok(Some(Turn { claimed, lost: Vec::new() }))
     }
 
     async fn claim_alone(&self, claim: &Claim) -> Result<Vec<(Lease, Work)>, Error> {
         let _turn = self.database.writer().await;
-        let rows = self.database.rows(&self.claim, claim_values(claim)).await?;
-        self.claimed(&rows)
+        self.claimed(&mut self.database.session().await?, claim_values(claim)).await
     }
 
     async fn turn_in_steps(&self, batch: &Batch, claim: Option<&Claim>) -> Result<Turn, Error> {
@@ -200,12 +226,10 @@ impl Queue {
 
     async fn claim_in(&self, session: &mut Session, claim: &Claim) -> Result<Vec<(Lease, Work)>, Error> {
         let Some(take) = &self.take else {
-            let rows = session.rows(&self.claim, claim_values(claim)).await?;
-            return self.claimed(&rows);
+            return self.claimed(session, claim_values(claim)).await;
         };
         let values = vec![micros(claim.lease), may_take_over(claim), Value::Int(i64::from(claim.limit))];
-        let rows = session.rows(&self.claim, values).await?;
-        let claimed = self.claimed(&rows)?;
+        let claimed = self.claimed(session, values).await?;
         if !claimed.is_empty() {
             let ids = claimed.iter().map(|(lease, _)| lease.work().0).collect();
             let ids = Value::Rows(vec![Column::Ints(ids)]);
@@ -214,8 +238,8 @@ impl Queue {
         Ok(claimed)
     }
 
-    fn claimed(&self, rows: &[Row]) -> Result<Vec<(Lease, Work)>, Error> {
-        let mut claimed = rows.iter().map(|row| self.work(row)).collect::<Result<Vec<_>, _>>()?;
+    async fn claimed(&self, session: &mut Session, values: Vec<Value>) -> Result<Vec<(Lease, Work)>, Error> {
+        let mut claimed = session.read(&self.claim, values, |row| self.work(&row)).await?;
         in_order(&mut claimed);
         Ok(claimed)
     }
@@ -224,17 +248,25 @@ impl Queue {
     async fn settle(&self, session: &mut Session, batch: &Batch) -> Result<Open, Error> {
         let mut open = batch.open.clone();
         if let (Some(held), false) = (&self.held, open.is_empty()) {
-            let rows = session.rows(held, vec![Value::Rows(open.columns())]).await?;
+            let rows = session.rows(held, vec![Value::Leases(open.leases())]).await?;
             open.settled(&rows)?;
         }
+        if !batch.done.is_empty() {
+            let done = Value::Leases(batch.done.clone());
+            self.settle_rows(session, &self.done, done, &mut open).await?;
+        }
         for (statements, kind) in [
-            (std::slice::from_ref(&self.done), std::slice::from_ref(&batch.done)),
             (std::slice::from_ref(&self.retry), &batch.retry),
             (&self.dead, &batch.dead),
             (std::slice::from_ref(&self.release), &batch.release),
         ] {
-            for rows in kind.iter().filter(|rows| !is_empty(rows)) {
-                self.settle_rows(session, statements, rows, &mut open).await?;
+            for rows in kind {
+                let [first, then @ ..] = statements else { continue };
+                self.settle_rows(session, first, Value::Rows(rows.clone()), &mut open).await?;
+                // The second statement of a move deletes: numbers and fences are all that it needs.
+                for statement in then {
+                    session.run(statement, vec![Value::Leases(Leases::of_failures(rows))]).await?;
+                }
             }
         }
         Ok(open)
@@ -243,38 +275,28 @@ impl Queue {
     async fn settle_rows(
         &self,
         session: &mut Session,
-        statements: &[Statement],
-        rows: &[Column],
+        statement: &Statement,
+        rows: Value,
         open: &mut Open,
     ) -> Result<(), Error> {
-        for (index, statement) in statements.iter().enumerate() {
-            // The second statement of a move deletes: numbers and fences are all that it needs.
-            let columns = if index == 0 { rows } else { &rows[..2] };
-            let values = vec![Value::Rows(columns.to_vec())];
-            if self.held.is_some() {
-                session.run(statement, values).await?;
-            } else {
-                let settled = session.rows(statement, values).await?;
-                if index == 0 {
-                    open.settled(&settled)?;
-                }
-            }
+        if self.held.is_some() {
+            return session.run(statement, vec![rows]).await.map(drop);
         }
-        Ok(())
+        open.settled(&session.rows(statement, vec![rows]).await?)
     }
 
     async fn extend_rows(
         &self,
-        batch: &[Column],
+        batch: &Leases,
         by: Duration,
     ) -> Result<HashMap<(i64, i64), Timestamp>, Error> {
-        let values = vec![Value::Rows(batch.to_vec()), micros(by)];
+        let values = vec![Value::Leases(batch.clone()), micros(by)];
         let mut session = self.database.begin().await?;
         let rows = match &self.held {
             None => session.rows(&self.extend, values).await?,
             Some(held) => {
                 session.run(&self.extend, values).await?;
-                session.rows(held, vec![Value::Rows(batch.to_vec())]).await?
+                session.rows(held, vec![Value::Leases(batch.clone())]).await?
             }
         };
         session.commit().await?;
@@ -305,7 +327,7 @@ impl Queue {
             retry_count: row.count(9)?,
             max_retries: row.opt_int(10)?.map(|limit| u32::try_from(limit.max(0)).unwrap_or(u32::MAX)),
             interrupted: row.flag(11)?,
-            history: history(&row.text(12)?),
+            history: row.opt_text(12)?.map_or_else(History::default, |text| history(&text)),
         };
         Ok((lease, work))
     }
@@ -380,12 +402,4 @@ const WORK_COLUMNS: usize = 13;
 /// A history that a person has edited into something else is worth less than the event.
 pub(crate) fn history(text: &str) -> History {
     serde_json::from_str(text).unwrap_or_default()
-}
-
-/// The first column of a batch is its ids.
-fn is_empty(columns: &[Column]) -> bool {
-    match columns.first() {
-        Some(Column::Ints(ids)) => ids.is_empty(),
-        _ => true,
-    }
 }

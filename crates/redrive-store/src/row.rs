@@ -147,15 +147,4 @@ impl Row {
             Self::MySql(row) => row.try_get_raw(at).map(|v| v.is_null()).map_err(rejected(Dialect::MySql)),
         }
     }
-
-    /// A list of numbers; only Postgres returns those.
-    pub(crate) fn ints(&self, at: usize) -> Result<Vec<i64>, Error> {
-        match self {
-            Self::Postgres(row) => {
-                let numbers: Option<_> = row.try_get_unchecked(at).map_err(rejected(Dialect::Postgres))?;
-                Ok(numbers.unwrap_or_default())
-            }
-            Self::Sqlite(_) | Self::MySql(_) => Ok(Vec::new()),
-        }
-    }
 }

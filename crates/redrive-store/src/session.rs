@@ -51,21 +51,21 @@ pub(crate) struct Session {
     writer: Option<OwnedMutexGuard<()>>,
 }
 
-/// Binds the values and runs the query with the driver of the connection at hand; `wrap` is the
-/// driver's variant of [`Row`].
+/// Binds the values to the statement, for the driver of the connection at hand; `wrap` is the driver's
+/// variant of [`Row`].
 macro_rules! query {
-    ($session:expr, $statement:expr, $values:expr, $method:ident => |$done:ident, $wrap:ident| $result:expr) => {
-        query!(@ $session, $statement, $values, $method, $done, $wrap, $result,
+    ($session:expr, $statement:expr, $values:expr => |$query:ident, $connection:ident, $wrap:ident| $run:expr) => {
+        query!(@ $session, $statement, $values, $query, $connection, $wrap, $run,
             Sqlite bind_sqlite, Postgres bind_postgres, MySql bind_mysql)
     };
-    (@ $session:expr, $statement:expr, $values:expr, $method:ident, $done:ident, $wrap:ident, $result:expr,
+    (@ $session:expr, $statement:expr, $values:expr, $query:ident, $connection:ident, $wrap:ident, $run:expr,
         $($driver:ident $bind:ident),+) => {
         match $session.live() {
-            $(Connection::$driver(connection) => {
+            $(Connection::$driver($connection) => {
                 let query = sqlx::query($statement.text());
-                let query = $values.into_iter().fold(query, |query, value| value.$bind(query));
+                let $query = $values.into_iter().fold(query, |query, value| value.$bind(query));
                 let $wrap = Row::$driver;
-                query.$method(&mut *connection).await.map(|$done| $result)
+                $run
             })+
         }
     };
@@ -88,16 +88,29 @@ impl Session {
         statement: &Statement,
         values: Vec<Value>,
     ) -> Result<Vec<Row>, Error> {
+        self.read(statement, values, Ok).await
+    }
+
+    /// Runs a statement and reads each row as it arrives, while the database makes the next ones.
+    pub(crate) async fn read<T: Send + Unpin>(
+        &mut self,
+        statement: &Statement,
+        values: Vec<Value>,
+        read: impl Fn(Row) -> Result<T, Error> + Send + Sync,
+    ) -> Result<Vec<T>, Error> {
         self.under_way = true;
-        let rows =
-            query!(self, statement, values, fetch_all => |rows, wrap| rows.into_iter().map(wrap).collect());
-        self.finished(rows)
+        let rows = query!(self, statement, values => |query, connection, wrap| {
+            query.map(|row| read(wrap(row))).fetch_all(&mut *connection).await
+        });
+        self.finished(rows)?.into_iter().collect()
     }
 
     /// Runs a statement that changes rows, and returns how many.
     pub(crate) async fn run(&mut self, statement: &Statement, values: Vec<Value>) -> Result<u64, Error> {
         self.under_way = true;
-        let changed = query!(self, statement, values, execute => |done, _wrap| done.rows_affected());
+        let changed = query!(self, statement, values => |query, connection, _wrap| {
+            query.execute(&mut *connection).await.map(|done| done.rows_affected())
+        });
         self.finished(changed)
     }
 
@@ -132,6 +145,13 @@ impl Session {
     /// Makes everything since [`Session::begin`] happen.
     pub(crate) async fn commit(mut self) -> Result<(), Error> {
         self.plain(&Statement::new(self.database.dialect(), "COMMIT")).await?;
+        self.in_transaction = false;
+        Ok(())
+    }
+
+    /// Makes everything since [`Session::begin`] not have happened.
+    pub(crate) async fn roll_back(mut self) -> Result<(), Error> {
+        self.plain(&Statement::new(self.database.dialect(), "ROLLBACK")).await?;
         self.in_transaction = false;
         Ok(())
     }

@@ -34,6 +34,15 @@ pub(crate) enum Value {
     Bool(bool),
     Time(Timestamp),
     Rows(Vec<Column>),
+    /// Numbers and fences, which SQLite takes as `{"number":fence,…}`: it takes them apart quicker.
+    Leases(Leases),
+}
+
+/// The numbers of leases and their fences, in the order of the numbers.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Leases {
+    pub(crate) ids: Vec<i64>,
+    pub(crate) fences: Vec<i64>,
 }
 
 impl Column {
@@ -69,6 +78,7 @@ impl Value {
                 Column::Bytes(v) => query.bind(v),
                 Column::Times(v) => query.bind(v.into_iter().map(offset_time).collect::<Vec<_>>()),
             }),
+            Self::Leases(leases) => query.bind(leases.ids).bind(leases.fences),
         }
     }
 
@@ -80,7 +90,10 @@ impl Value {
             Self::Bytes(v) => query.bind(v),
             Self::Bool(v) => query.bind(v),
             Self::Time(v) => query.bind(plain_time(v)),
-            Self::Rows(columns) => query.bind(json(columns, "%Y-%m-%d %H:%M:%S.%6f")),
+            Self::Rows(columns) => query.bind(json(columns, MYSQL_TIME)),
+            Self::Leases(Leases { ids, fences }) => {
+                query.bind(json(vec![Column::Ints(ids), Column::Ints(fences)], MYSQL_TIME))
+            }
         }
     }
 
@@ -93,9 +106,29 @@ impl Value {
             Self::Bool(v) => query.bind(v),
             Self::Time(v) => query.bind(sqlite_time(v)),
             Self::Rows(columns) => query.bind(json(columns, SQLITE_TIME)),
+            Self::Leases(leases) => query.bind(leases.json()),
         }
     }
 }
+
+impl Leases {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    fn json(&self) -> String {
+        use std::fmt::Write as _;
+        let mut text = String::with_capacity(self.ids.len() * 24 + 2);
+        for (id, fence) in self.ids.iter().zip(&self.fences) {
+            let comma = if text.is_empty() { '{' } else { ',' };
+            let _ = write!(text, "{comma}\"{id}\":{fence}");
+        }
+        text.push_str(if text.is_empty() { "{}" } else { "}" });
+        text
+    }
+}
+
+const MYSQL_TIME: &str = "%Y-%m-%d %H:%M:%S.%6f";
 
 /// How SQLite keeps a time: as text that sorts, in milliseconds like its own `strftime`.
 const SQLITE_TIME: &str = "%Y-%m-%d %H:%M:%S.%3f";

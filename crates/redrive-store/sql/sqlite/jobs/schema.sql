@@ -31,8 +31,10 @@ ALTER TABLE {table} ADD COLUMN resolved_by VARCHAR(100);
 ALTER TABLE {table} ADD COLUMN resolution_note TEXT;
 -- Only live jobs are in it: neither completed nor dead ones make a claim slower.
 CREATE INDEX {table_name}_due ON {table} (priority, due_at, job_id) WHERE status IN ('pending', 'running');
-CREATE UNIQUE INDEX {table_name}_unique ON {table} (unique_key) WHERE status IN ('pending', 'running');
-CREATE INDEX {table_name}_key ON {table} ({key});
+-- A claim writes a row anew, and with it its place in every index that it is in: most jobs are in neither.
+CREATE UNIQUE INDEX {table_name}_unique ON {table} (unique_key)
+    WHERE unique_key IS NOT NULL AND status IN ('pending', 'running');
+CREATE INDEX {table_name}_key ON {table} ({key}) WHERE status IN ('failed', 'dead_letter');
 CREATE INDEX {table_name}_dead ON {table} (COALESCE(completed_at, created_at), job_id)
     WHERE status IN ('failed', 'dead_letter');
 CREATE INDEX {table_name}_group ON {table} (fingerprint, COALESCE(completed_at, created_at), job_id)

@@ -1,1 +1,1 @@
-(SELECT value ->> 0 AS id, value ->> 1 AS lease FROM json_each($1)) AS s
+(SELECT CAST(key AS INTEGER) AS id, value AS lease FROM json_each($1)) AS s

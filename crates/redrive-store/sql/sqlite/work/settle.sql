@@ -3,4 +3,4 @@ UPDATE {table} AS t NOT INDEXED
 SET {set}
 FROM {batch}
 WHERE t.{id} = s.id AND t.lease = s.lease AND {held}
-RETURNING {id}
+{returning}
