@@ -312,8 +312,15 @@ async fn a_full_page_of_long_letters_is_small() {
         let page = board.get(path).await;
         assert!(page.html.len() < 150_000, "{path} has {} bytes", page.html.len());
     }
-    let plain: Vec<NewLetter> = (100..200).map(letter).collect();
-    board.bury(&plain).await;
+    let plain = |number: usize| NewLetter {
+        failure: Failure::permanent(format!("Cause{}", "x".repeat(number - 100)), "was declined".repeat(9)),
+        ..letter(number)
+    };
+    let board = Board::new().await;
+    board.bury(&(100..200).map(plain).collect::<Vec<_>>()).await;
+    let groups = board.get("/").await;
+    assert!(groups.html.len() < 100_000, "{} bytes", groups.html.len());
+    groups.shows(&["50 largest groups"]);
     let page = board.get("/letters").await;
     assert!(page.html.len() < 100_000, "{} bytes", page.html.len());
     page.shows(&["Older letters"]);
