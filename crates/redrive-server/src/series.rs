@@ -202,8 +202,11 @@ fn levels(text: &str) -> HashMap<String, Levels> {
     found
 }
 
+/// The labels of a number, by name.
+type Labels<'a> = Vec<(&'a str, String)>;
+
 /// `name{label="value",…} number`.
-fn parse(line: &str) -> Option<(&str, Vec<(&str, String)>, f64)> {
+fn parse(line: &str) -> Option<(&str, Labels<'_>, f64)> {
     let (name, rest) = line.split_once('{')?;
     let mut labels = Vec::new();
     let mut rest = rest;
