@@ -72,6 +72,19 @@ fn describe() {
          released (handed back untried), recovered (saved by a later run), dropped (lost)."
     );
     describe_histogram!(ATTEMPT_SECONDS, Unit::Seconds, "How long handlers took, whatever came of it.");
+    describe_gauge!(
+        "redrive_ready",
+        "Whether a pipeline or store can work: 1, or 0 and /api/v1/ready says why. Looked at every 15 seconds."
+    );
+    describe_gauge!("redrive_kafka_lag", "Records of a topic that are not consumed yet.");
+    describe_gauge!(
+        "redrive_kafka_spooled",
+        "Letters on disk: outgoing (Kafka is away) or refused (Kafka does not take them)."
+    );
+    describe_counter!(
+        "redrive_kafka_spooled_total",
+        "Letters that went to disk because Kafka did not take them."
+    );
     describe_gauge!("redrive_backlog", "Work that waits or is being done.");
     describe_gauge!("redrive_dead_letters", "Dead letters by status.");
     describe_gauge!(

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use metrics::gauge;
 use redrive_engine::ingest::Ingest;
 use redrive_server::{Component, Readiness};
 use tokio::task::JoinSet;
@@ -23,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The pauses between attempts at the start: short enough to be back soon after a database is.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How often readiness becomes a number.
+const SAID_EVERY: Duration = Duration::from_secs(15);
 
 /// The parts and how far each one is.
 pub(crate) struct Monitor {
@@ -73,6 +76,16 @@ impl Monitor {
             });
         }
         while preparing.join_next().await.is_some() {}
+    }
+
+    /// Shows readiness as `redrive_ready`, for those who watch numbers, until it is told to stop.
+    pub(crate) async fn keep_saying(self: Arc<Self>, stop: CancellationToken) {
+        while let Some(components) = stop.run_until_cancelled(self.check()).await {
+            for Component { kind, name, ok, .. } in components {
+                gauge!("redrive_ready", "kind" => kind, "name" => name).set(f64::from(u8::from(ok)));
+            }
+            let _ = stop.run_until_cancelled(sleep(SAID_EVERY)).await;
+        }
     }
 
     /// Lets go of every connection.

@@ -1,14 +1,13 @@
 //! `GET /api/v1/stream`: what changes, as it changes, as server-sent events.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::Stream;
-use redrive_engine::console::{Pulse, Snapshot};
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use redrive_engine::console::Pulse;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use crate::Problem;
@@ -29,15 +28,16 @@ pub(super) async fn stream(
         .try_acquire()
         .map_err(|_| Problem::unavailable("Too many are watching: close a stream, or come back later."))?;
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE).text("still here");
-    Ok(Sse::new(snapshots(pulse.watch(), stop, seat)).keep_alive(keep_alive))
+    Ok(Sse::new(snapshots(&pulse, stop, seat)).keep_alive(keep_alive))
 }
 
 fn snapshots(
-    mut watch: watch::Receiver<Arc<Snapshot>>,
+    pulse: &Pulse,
     stop: CancellationToken,
     seat: SemaphorePermit<'static>,
-) -> impl Stream<Item = Result<Event, Infallible>> {
-    let is_known = *watch.borrow() != Arc::default();
+) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
+    let mut watch = pulse.watch();
+    let is_known = *watch.borrow() != std::sync::Arc::default();
     if is_known {
         // A newcomer is told how things are, not only what changes.
         watch.mark_changed();

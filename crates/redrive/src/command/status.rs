@@ -29,11 +29,11 @@ pub(crate) async fn run(line: &Line, to: &To) -> Result<(), Failure> {
             count(operation.total)
         ))?;
     }
-    let Some(troubled) = found.pipelines.iter().find(|pipeline| pipeline.letters.is_none()) else {
-        return Ok(());
-    };
-    let said = troubled.trouble.as_deref().unwrap_or("its store does not answer");
-    Err(Failure::Unavailable(format!("{}: {}", plain(&troubled.name), plain(said))))
+    if let Some(troubled) = found.pipelines.iter().find(|pipeline| pipeline.letters.is_none()) {
+        let said = troubled.trouble.as_deref().unwrap_or("its store does not answer");
+        return Err(Failure::Unavailable(format!("{}: {}", plain(&troubled.name), plain(said))));
+    }
+    Ok(())
 }
 
 fn row(pipeline: &PipelineView) -> Vec<String> {
