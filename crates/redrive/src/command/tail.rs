@@ -24,7 +24,8 @@ const PAGES: usize = 20;
 /// Prints letters until somebody stops it.
 pub(crate) async fn run(line: &Line, to: &To, selection: &Selection, last: u32) -> Result<(), Failure> {
     let mut told = Told::default();
-    let first = page(line, selection, last.clamp(1, PAGE), None).await?;
+    // More than is shown is remembered: several may have died at the same moment.
+    let first = page(line, selection, PAGE, None).await?;
     for (at, letter) in first.letters.iter().enumerate().rev() {
         told.is_new(letter);
         if at < last as usize {
