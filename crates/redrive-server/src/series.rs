@@ -202,8 +202,11 @@ fn levels(text: &str) -> HashMap<String, Levels> {
     found
 }
 
+/// One line of the exposition: a name, its labels, a number.
+type Sample<'a> = (&'a str, Vec<(&'a str, String)>, f64);
+
 /// `name{label="value",…} number`.
-fn parse(line: &str) -> Option<(&str, Vec<(&str, String)>, f64)> {
+fn parse(line: &str) -> Option<Sample<'_>> {
     let (name, rest) = line.split_once('{')?;
     let mut labels = Vec::new();
     let mut rest = rest;

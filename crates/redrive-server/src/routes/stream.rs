@@ -28,14 +28,14 @@ pub(super) async fn stream(
         .try_acquire()
         .map_err(|_| Problem::unavailable("Too many are watching: close a stream, or come back later."))?;
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE).text("still here");
-    Ok(Sse::new(snapshots(pulse, stop, seat)).keep_alive(keep_alive))
+    Ok(Sse::new(snapshots(&pulse, stop, seat)).keep_alive(keep_alive))
 }
 
 fn snapshots(
-    pulse: Pulse,
+    pulse: &Pulse,
     stop: CancellationToken,
     seat: SemaphorePermit<'static>,
-) -> impl Stream<Item = Result<Event, Infallible>> {
+) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
     let mut watch = pulse.watch();
     let is_known = *watch.borrow() != std::sync::Arc::default();
     if is_known {
