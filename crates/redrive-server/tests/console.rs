@@ -486,8 +486,7 @@ async fn every_role_may_call_the_routes_of_its_rank_and_no_other() {
             (3, Some("Bearer a")),
         ] {
             // A stream would go on; whether it is let in is known without reading it.
-            let mut request =
-                Request::builder().method(method.clone()).uri(path.replace('{', "").replace('}', ""));
+            let mut request = Request::builder().method(method.clone()).uri(path.replace(['{', '}'], ""));
             if let Some(token) = token {
                 request = request.header("authorization", token);
             }

@@ -29,7 +29,7 @@ pub(crate) async fn run(line: &Line, to: &To) -> Result<(), Failure> {
             count(operation.total)
         ))?;
     }
-    for troubled in found.pipelines.iter().filter(|pipeline| pipeline.letters.is_none()) {
+    if let Some(troubled) = found.pipelines.iter().find(|pipeline| pipeline.letters.is_none()) {
         let said = troubled.trouble.as_deref().unwrap_or("its store does not answer");
         return Err(Failure::Unavailable(format!("{}: {}", plain(&troubled.name), plain(said))));
     }

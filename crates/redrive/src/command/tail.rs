@@ -112,10 +112,10 @@ impl Told {
             return false;
         }
         self.order.push_back(name);
-        if self.order.len() > TOLD {
-            if let Some(oldest) = self.order.pop_front() {
-                self.known.remove(&oldest);
-            }
+        if self.order.len() > TOLD
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
         }
         true
     }
