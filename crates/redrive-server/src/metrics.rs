@@ -74,7 +74,7 @@ fn describe() {
     describe_histogram!(ATTEMPT_SECONDS, Unit::Seconds, "How long handlers took, whatever came of it.");
     describe_gauge!(
         "redrive_ready",
-        "Whether a pipeline or store can work: 1, or 0 and /api/v1/ready says why. Looked at every 15 seconds."
+        "Whether a pipeline or store can work: 1, or 0 and /api/v1/ready says why. Looked at every 5 seconds."
     );
     describe_gauge!("redrive_kafka_lag", "Records of a topic that are not consumed yet.");
     describe_gauge!(

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How often readiness becomes a number.
-const SAID_EVERY: Duration = Duration::from_secs(15);
+const SAID_EVERY: Duration = Duration::from_secs(5);
 
 /// The parts and how far each one is.
 pub(crate) struct Monitor {
