@@ -283,8 +283,12 @@ fn dead_letters(database: &Database, names: &Names, pipeline: &str, kind: Pipeli
         origin: "t.origin",
         origin_id: "t.id",
         origin_table: "redrive_letter".to_owned(),
-        // A topic takes a record, and says no more; a handler has done its work.
-        outcome: "CASE WHEN t.state = 'redriven' AND t.kind = 'kafka' THEN 'handed-over' \
+        // A topic takes a record, and says no more, unless it comes back as another letter; a handler has
+        // done its work.
+        outcome: "CASE WHEN t.state = 'redriven' AND t.kind = 'kafka' AND EXISTS (SELECT 1 FROM {table} AS again \
+                  WHERE again.pipeline = t.pipeline AND again.failed_at >= t.failed_at AND again.id > t.id \
+                  AND again.origin = t.origin) THEN 'failed' \
+                  WHEN t.state = 'redriven' AND t.kind = 'kafka' THEN 'handed-over' \
                   WHEN t.state = 'redriven' THEN 'delivered' \
                   WHEN t.state = 'failed' OR t.retry_count > 0 THEN 'failed' ELSE 'pending' END",
         statuses: [

@@ -159,6 +159,8 @@ impl Preview {
     }
 }
 
+/// When letters are counted first: tables may have to be made before.
+const FIRST_LOOK: Duration = Duration::from_millis(500);
 /// When the books are checked first, and how often: it looks at every row.
 const FIRST_VERIFY: Duration = Duration::from_secs(30);
 const VERIFY_EVERY: Duration = Duration::from_secs(600);
@@ -234,6 +236,17 @@ impl Console {
     /// [`ConsoleError::NoPipeline`].
     pub async fn overview(&self, pipeline: &str) -> Result<Overview, ConsoleError> {
         Ok(self.look(self.desk(pipeline)?).await)
+    }
+
+    /// Takes the first census of every pipeline, so that nobody waits for it.
+    pub async fn look_around(self: Arc<Self>, stop: CancellationToken) {
+        let mut pause = FIRST_LOOK;
+        while stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
+            if self.overviews().await.iter().all(|overview| overview.stats.is_some()) {
+                return;
+            }
+            pause = (pause * 2).min(VERIFY_EVERY);
+        }
     }
 
     /// The latest census of a pipeline.

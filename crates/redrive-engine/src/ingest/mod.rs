@@ -43,6 +43,8 @@ use crate::alerts::AlertService;
 use outage::Outage;
 use tally::Tally;
 
+use crate::ladder::Rung;
+
 /// How an ingest pipeline works.
 #[derive(Debug, Clone)]
 pub struct IngestOptions {
@@ -189,6 +191,8 @@ impl Ingest {
             None => None,
         };
         let (inbox, arrivals) = mpsc::unbounded_channel();
+        let tally = Tally::new(name);
+        tally.rung(if spool.stats().files == 0 { Rung::Target } else { Rung::Disk });
         Ok(Arc::new(Self {
             name: name.to_owned(),
             room: Arc::new(Semaphore::new(units(options.queue))),
@@ -201,7 +205,7 @@ impl Ingest {
             arrivals: std::sync::Mutex::new(Some(arrivals)),
             backlog: AtomicU64::new(0),
             outage: Outage::default(),
-            tally: Tally::new(name),
+            tally,
             books: books::Books::default(),
             stop: CancellationToken::new(),
         }))

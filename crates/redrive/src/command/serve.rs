@@ -103,6 +103,7 @@ impl House {
         let pulse = Pulse::default();
         let running = Running::new();
         running.chore(|stop| Runner::new(Arc::clone(&console)).named(&instance(&config.server)).run(stop));
+        running.chore(|stop| Arc::clone(&console).look_around(stop));
         running.chore(|stop| Arc::clone(&console).keep_verifying(stop));
         running.chore(|stop| pulse.clone().beat(Arc::clone(&console), stop));
         for ingest in &plant.ingests {
