@@ -188,6 +188,7 @@ impl Queue {
         let mut claimed: Vec<_> =
             rows.into_iter().filter_map(|row| row.map_err(|id| lost.push(id)).ok()).collect();
         in_order(&mut claimed);
+        lost.sort_unstable();
         Ok(Turn { claimed, lost })
     }
 

@@ -380,7 +380,11 @@ impl Console {
         };
         desk.wake();
         self.touch(&id.pipeline);
+        let is_repeated = acted.done.is_empty() && !acted.before.is_empty();
         self.settle_one(id, acted).await?;
+        if is_repeated {
+            return Ok(());
+        }
         let action = if payload.is_some() { "edit and redrive" } else { "redrive" };
         Ok(self.records.audit.record(operator, action, &id.to_string(), 1, "").await?)
     }

@@ -33,10 +33,8 @@ impl From<ConsoleError> for Problem {
                 StatusCode::NOT_FOUND
             }
             ConsoleError::Refused(Refusal::Unknown(_)) => StatusCode::NOT_FOUND,
-            ConsoleError::Refused(Refusal::Impossible { .. }) | ConsoleError::Request(_) => {
-                StatusCode::UNPROCESSABLE_ENTITY
-            }
-            ConsoleError::Refused(Refusal::NotWaiting(_))
+            ConsoleError::Request(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            ConsoleError::Refused(Refusal::NotWaiting(_) | Refusal::Impossible { .. })
             | ConsoleError::WrongState { .. }
             | ConsoleError::NoWorkers(_) => StatusCode::CONFLICT,
             ConsoleError::Unavailable(unavailable) => return unreachable(unavailable),

@@ -1,7 +1,8 @@
 -- Claims anew and settles what is done: one round trip, one commit. Both parts see the same snapshot.
 -- The claim comes first, as Postgres reads the parts of a UNION ALL in their order: the older the
 -- snapshot, the more rows it finds that another worker has taken since, and each of those costs. So that
--- a lease that has run out by now is settled, and not taken over, it leaves what is settled beside it.
+-- a lease that has run out by now is settled, and not taken over, it leaves what is settled beside it; a
+-- lease that was lost is not settled, and its row is anybody's.
 -- $1 ids, $2 leases; $3 worker, $4 lease in microseconds, $5 may take over, $6 how many
 WITH done AS (
     {done}
@@ -11,7 +12,8 @@ WITH done AS (
     WHERE t.ctid = ANY(ARRAY(
         SELECT e.ctid FROM {table} AS e
         WHERE {live} AND e.due_at <= now() {in_order}
-        AND (NOT ({leased}) OR ($5 AND e.{id} NOT IN (SELECT unnest($1::bigint[]))))
+        AND (NOT ({leased})
+            OR ($5 AND (e.{id}, e.lease) NOT IN (SELECT * FROM unnest($1::bigint[], $2::bigint[]))))
         ORDER BY {order} LIMIT $6
         FOR UPDATE SKIP LOCKED))
     RETURNING {work}
