@@ -11,10 +11,12 @@ use axum::body::Bytes;
 use axum::http::StatusCode;
 use axum::routing::post;
 use redrive_engine::alerts::Silence;
+use redrive_engine::console::{Console, Pulse, Records};
 use redrive_engine::ingest::{Ingest, IngestOptions};
-use redrive_server::{Component, Doors, IngestDoor, Limits, Metrics, Readiness, Site, router};
+use redrive_server::{Component, Doors, IngestDoor, Limits, Metrics, Readiness, Series, Site, router};
 use redrive_spool::Target;
 use redrive_spool::target::Patience;
+use redrive_store::Database;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -41,6 +43,9 @@ impl Server {
         let site = Site {
             readiness: Arc::new(Always),
             access: redrive_server::Access::default(),
+            console: Arc::new(Console::new(Records::of(&Database::open("sqlite::memory:")?), [])),
+            pulse: Pulse::default(),
+            series: Series::default(),
             doors: Arc::new(doors),
             metrics: metrics.clone(),
             stop: stop.clone(),

@@ -23,7 +23,7 @@ impl Load {
     /// The same for the raw loop.
     pub(crate) fn raw(&self) -> RawPace {
         let settle = match self.processed {
-            Processed::Keep => Settle::Update,
+            Processed::Keep | Processed::KeepForAWhile => Settle::Update,
             Processed::Delete => Settle::Delete,
         };
         RawPace { workers: self.workers, batch: self.batch, settle }
@@ -32,7 +32,7 @@ impl Load {
     /// `batch 500, update`.
     pub(crate) fn name(&self) -> String {
         let settle = match self.processed {
-            Processed::Keep => "update",
+            Processed::Keep | Processed::KeepForAWhile => "update",
             Processed::Delete => "delete",
         };
         format!("batch {}, {settle}", self.batch)

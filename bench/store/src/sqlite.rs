@@ -98,7 +98,7 @@ struct Raw {
 
 async fn raw(rows: u32, file: &Path, load: Load) -> anyhow::Result<Raw> {
     let settle = match load.processed {
-        Processed::Keep => include_str!("../sql/sqlite/keep.sql"),
+        Processed::Keep | Processed::KeepForAWhile => include_str!("../sql/sqlite/keep.sql"),
         Processed::Delete => include_str!("../sql/sqlite/delete.sql"),
     };
     let stage = stage(file, "raw_event", rows).await?;
