@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use common::{LONG, dead, done, failed_events, jobs, letters, order, outbox, settle, take, timeout};
 use jiff::Timestamp;
-use redrive_core::dead_letter::{DeadLetterQueue, Filter, Origin, Page, Status};
+use redrive_core::dead_letter::{DeadLetterQueue, Filter, Origin, Outcome, Page, PipelineKind, Status};
 use redrive_core::failure::{Code, Failure};
 use redrive_store::conformance::{self, FailedEventsSubject, JobsSubject, LettersSubject, OutboxSubject};
-use redrive_store::{Error, JobsOptions, NewLetter, OutboxOptions};
+use redrive_store::{Error, JobsOptions, Letters, NewLetter, OutboxOptions};
 use redrive_testkit as testkit;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -169,5 +169,28 @@ async fn a_letter_that_cannot_be_kept_is_named_and_nothing_is_stored() {
         assert_eq!(store.add(&[odd]).await.unwrap(), 1);
         let before = Timestamp::now() - Duration::from_secs(1);
         assert_eq!(store.purge(before).await.unwrap(), 0);
+    }
+}
+
+/// A topic says no more of a record than that it has it, until the record comes back as another letter.
+#[tokio::test]
+async fn a_redriven_record_that_comes_back_has_failed_again() {
+    for database in testkit::backends(file!()).await {
+        let store = Letters::new(common::open(&database).await, "logs", PipelineKind::Kafka);
+        store.migrate().await.unwrap();
+        store.add(&[letter("dlq:orders/3/1#0")]).await.unwrap();
+        let id = store.list(&Filter::default(), Page::first(1)).await.unwrap().letters.remove(0).id.local;
+        let ids = [id];
+        store.redrive(&ids, &order()).await.unwrap();
+        assert_eq!(store.outcomes(&ids).await.unwrap(), [Outcome::Pending]);
+        let published = take(&store, 10, LONG).await;
+        settle(&store, done(published)).await;
+        assert_eq!(store.outcomes(&ids).await.unwrap(), [Outcome::HandedOver]);
+        let other = Origin::Topic { topic: "orders".into(), partition: 3, offset: 2 };
+        store.add(&[NewLetter { origin: other, ..letter("dlq:orders/3/2#0") }]).await.unwrap();
+        assert_eq!(store.outcomes(&ids).await.unwrap(), [Outcome::HandedOver], "another record is another");
+        store.add(&[letter("dlq:orders/3/1#1")]).await.unwrap();
+        let outcomes = store.outcomes(&ids).await.unwrap();
+        assert!(matches!(outcomes[..], [Outcome::Failed(_)]), "{outcomes:?}");
     }
 }
