@@ -25,11 +25,14 @@ impl House {
         outbox.migrate().await?;
         let records = Records::of(&database);
         records.migrate().await?;
-        let backoff = Backoff::new(Duration::from_secs(5), 2.0, Duration::from_secs(300))?;
-        let policy = Policy::new(5, backoff);
-        let pipeline = Pipeline::new("orders", PipelineKind::Outbox, outbox.clone(), outbox.clone(), policy);
+        let pipeline = Pipeline::new("orders", PipelineKind::Outbox, outbox.clone(), outbox.clone(), policy()?);
         Ok(Self { outbox, console: Arc::new(Console::new(records, [Desk::of(&pipeline)])) })
     }
+}
+
+/// The founding policy.
+pub(crate) fn policy() -> anyhow::Result<Policy> {
+    Ok(Policy::new(5, Backoff::new(Duration::from_secs(5), 2.0, Duration::from_secs(300))?))
 }
 
 /// Twenty causes, four types, ten codes, a thousand keys; each letter a second after the one before.

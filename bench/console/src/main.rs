@@ -1,10 +1,11 @@
 //! `bench/run console`: what operators do, beside many letters.
 //!
-//! Three parts, each with its table; the last table says which targets were met: bulk redrive against one raw
-//! statement that does the same, pages and API answers beside a million letters, and memory while a million
-//! letters are listed, exported and redriven.
+//! Four parts, each with its table; the last table says which targets were met: bulk redrive against one raw
+//! statement that does the same, pages and API answers beside a million letters, a drain while somebody looks at
+//! them, and memory while a million letters are listed and redriven.
 
 mod house;
+mod listing;
 mod memory;
 mod pages;
 mod redrive;
@@ -42,6 +43,7 @@ struct Args {
 enum Part {
     Redrive,
     Pages,
+    Listing,
     Memory,
 }
 
@@ -70,6 +72,9 @@ async fn measure(args: &Args, scratch: &Scratch) -> anyhow::Result<Vec<Target>> 
     }
     if args.wants(Part::Pages) {
         targets.extend(pages::measure(args, scratch).await?);
+    }
+    if args.wants(Part::Listing) {
+        targets.extend(listing::measure(args, scratch).await?);
     }
     Ok(targets)
 }

@@ -12,7 +12,7 @@ use crate::subject::Subject;
 
 /// Drains with and without letters and prints the table.
 pub(crate) async fn measure(args: &Args, subject: Subject, scratch: &Scratch) -> anyhow::Result<Vec<Target>> {
-    let rows = args.rows / 4;
+    let rows = args.rows;
     let letters = thousands(args.letters.into());
     println!(
         "\n## Letters\n\n{} waiting events, with and without {letters} dead letters; {} rounds in turns; events/s: \

@@ -138,13 +138,15 @@ pub(crate) async fn measure(args: &Args, subject: Subject, scratch: &Scratch) ->
     let mut contestants: Vec<Box<dyn Contestant>> = vec![Box::new(clean), Box::new(poisoned)];
     let rates = race(&mut contestants, args.rounds).await?;
     let ratio = Ratio::of(&rates[1], &rates[0]);
-    let mut table = Table::new(&["run", "attempts/s", "÷ clean", "healthy half through after"]);
-    table.row(["clean".to_owned(), rates[0].to_string(), String::new(), String::new()]);
+    let mut table = Table::new(&["run", "attempts/s", "÷ clean", "healthy half through after", "µs of the client"]);
+    let client = |index: usize| format!("{:.1}", rates[index].processor());
+    table.row(["clean".to_owned(), rates[0].to_string(), String::new(), String::new(), client(0)]);
     table.row([
         "half poison".to_owned(),
         rates[1].to_string(),
         ratio.to_string(),
         format!("{:.2} s", healthy.median().as_secs_f64()),
+        client(1),
     ]);
     print!("{table}");
     Ok(vec![Target::at_least("half poison ÷ clean, per attempt".to_owned(), 0.8, ratio.of_medians)])

@@ -94,6 +94,12 @@ fn field(hash: u64, text: &str) -> u64 {
     fnv1a(fnv1a(hash, &(text.len() as u64).to_le_bytes()), text.as_bytes())
 }
 
+/// A short name for some bytes, the same everywhere and in every version. Not for secrets.
+#[must_use]
+pub fn digest(bytes: &[u8]) -> u64 {
+    fnv1a(FNV_OFFSET, bytes)
+}
+
 fn fnv1a(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(FNV_PRIME))
 }

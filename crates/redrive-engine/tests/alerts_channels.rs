@@ -18,37 +18,41 @@ use redrive_engine::alerts::{
     SlackChannel, WebhookChannel, WebhookOptions,
 };
 use redrive_engine::handlers::{Secret, SetupError, signature};
+use redrive_testkit::hostile;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What harms a terminal, a mail, Slack, HTML or a reader.
-const HOSTILE: &str =
-    "\u{1b}[2J\u{1b}]0;owned\u{7}\r\nBcc: evil@example.com\r\n.\r\n<!channel> <b>&`x`\u{202e}gpj.exe\0";
+/// Alerts whose every field is what a hostile producer, or a person, has chosen.
+fn every_alert() -> impl Iterator<Item = Alert> {
+    hostile::texts().into_iter().flat_map(|text| {
+        let handler = HandlerUp { pipeline: text.as_str().into(), handler: text.as_str().into() };
+        [dead_letter(&text), Alert::HandlerUp(handler)]
+    })
+}
 
-fn hostile() -> Alert {
+fn dead_letter(text: &str) -> Alert {
     Alert::DeadLetter(DeadLetterAlert {
         pipeline: "orders".into(),
         event_id: "42".into(),
-        event_type: HOSTILE.into(),
-        aggregate_type: HOSTILE.into(),
-        aggregate_id: HOSTILE.into(),
+        event_type: text.into(),
+        aggregate_type: text.into(),
+        aggregate_id: text.into(),
         retry_count: 5,
-        error: HOSTILE.into(),
+        error: text.into(),
         failed_at: Timestamp::UNIX_EPOCH,
         fingerprint: Fingerprint::from_bits(1),
     })
 }
 
-/// An alert whose title carries what a person has chosen.
-fn hostile_title() -> Alert {
-    Alert::HandlerUp(HandlerUp { pipeline: HOSTILE.into(), handler: HOSTILE.into() })
+/// One of them.
+fn hostile() -> Alert {
+    dead_letter("\u{1b}[2J\r\nBcc: evil@example.com\r\n.\r\n<!channel> <b>&`x`\u{202e}gpj.exe\0")
 }
 
 #[track_caller]
 fn assert_inert(text: &str) {
-    let harmful = |char: char| char.is_control() && char != '\n' || char == '\u{202e}';
-    assert!(!text.chars().any(harmful), "{text:?}");
+    assert!(!text.chars().any(hostile::is_harmful), "{text:?}");
 }
 
 /// A receiver that remembers what it got and gives one answer.
@@ -82,7 +86,7 @@ async fn receive(State(receiver): State<Receiver>, headers: HeaderMap, body: Byt
 
 #[tokio::test]
 async fn slack_gets_blocks_in_which_nothing_is_markup() {
-    for alert in [hostile(), hostile_title()] {
+    for alert in every_alert() {
         let (receiver, url) = Receiver::start(200).await;
         SlackChannel::new(&url).unwrap().send(&alert).await.unwrap();
         let (headers, body) = receiver.only();
@@ -248,7 +252,7 @@ async fn mail_reaches_every_receiver_with_the_alert_in_words() {
 
 #[tokio::test]
 async fn nothing_in_an_event_becomes_a_header_or_ends_the_mail() {
-    for alert in [hostile(), hostile_title()] {
+    for alert in every_alert() {
         let (sink, address) = Sink::start(None).await;
         mail(&address).send(&alert).await.unwrap();
         let lines = sink.lines();

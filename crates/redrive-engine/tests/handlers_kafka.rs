@@ -32,7 +32,12 @@ fn event(number: i64, payload: impl Into<Vec<u8>>) -> Event {
 }
 
 fn handler(brokers: &str, topic: &str, timeout: Duration) -> KafkaHandler {
-    let options = KafkaOptions { brokers: brokers.to_owned(), topic: topic.to_owned(), timeout };
+    let options = KafkaOptions {
+        brokers: brokers.to_owned(),
+        topic: topic.to_owned(),
+        timeout,
+        properties: Vec::new(),
+    };
     KafkaHandler::new("payments", options).unwrap()
 }
 

@@ -11,9 +11,9 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use redrive_core::dead_letter::{Filter, Operator, Order, Outcome, Page, Refusal};
 use redrive_engine::alerts::{AlertService, DeadLetterAlert, HandlerDown, HandlerUp, Level, Silence};
-use redrive_engine::ingest::{Ingest, IngestOptions, NotAccepted};
+use redrive_engine::ingest::{Ingest, IngestOptions, NotAccepted, WhenFull};
 use redrive_spool::Target;
-use redrive_spool::spool::{Inspection, Meta, inspect};
+use redrive_spool::spool::{Inspection, Meta, OnFull, inspect};
 use redrive_spool::target::Patience;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -74,9 +74,14 @@ fn target(folder: &Path) -> Target {
 
 impl Stand {
     fn new(durability: Durability) -> Self {
+        Self::with(durability, |_| {})
+    }
+
+    fn with(durability: Durability, change: impl FnOnce(&mut IngestOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let alerts = Arc::new(Heard::default());
-        let options = options(folder.path(), durability);
+        let mut options = options(folder.path(), durability);
+        change(&mut options);
         let ingest = Ingest::open("events", options, target(folder.path()), alerts.clone()).unwrap();
         let stop = CancellationToken::new();
         let running = tokio::spawn(Arc::clone(&ingest).run(stop.clone()));
@@ -199,6 +204,29 @@ async fn a_full_queue_refuses_and_a_body_as_large_as_the_queue_passes_when_it_is
     ingest.accept(large.clone(), 1).await.unwrap();
     let refused = ingest.accept(Bytes::from("{}\n"), 1).await.unwrap_err();
     assert!(matches!(refused, NotAccepted::QueueFull), "{refused}");
+}
+
+#[tokio::test]
+async fn on_pause_senders_wait_while_store_and_spool_take_nothing_and_nothing_is_deleted() {
+    for durability in [Durability::Journal, Durability::Memory] {
+        let stand = Stand::with(durability, |options| {
+            options.on_full = WhenFull::Pause;
+            options.queue = 1;
+            options.spool_options.on_full = OnFull::Refuse;
+            options.spool_options.max_size = 1;
+        });
+        stand.take_away("store");
+        stand.accept("{\"number\":1}").await;
+        let ingest = Arc::clone(&stand.ingest);
+        let waiting = tokio::spawn(async move { ingest.accept(Bytes::from("{\"number\":2}\n"), 1).await });
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert!(!waiting.is_finished(), "whoever sends waits");
+        stand.give_back("store");
+        waiting.await.unwrap().unwrap();
+        eventually("stored", || stand.stored() == 2).await;
+        assert!(!stand.alerts.contains("batch dropped"));
+        stand.end().await;
+    }
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use redrive_engine::console::Runner;
 use redrive_server::{Access, Gate, Grant, Role};
-use redrive_testkit::eventually;
+use redrive_testkit::{eventually, hostile};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use support::{Answer, Stand};
@@ -299,8 +299,13 @@ async fn a_request_that_is_sent_again_is_told_the_same() {
     let operations = stand.get(REDRIVES).await.json["operations"].clone();
     assert_eq!(operations.as_array().unwrap().len(), 2, "the key of a redrive is not that of a resolution");
 
+    let other = post_with_key(&stand, REDRIVES, "k", &json!({"ids": [dead[1]]})).await;
+    other.assert_problem(422, &["something else", "use a new key"]);
+
     let redrive = format!("{LETTERS}/{}/redrive", dead[1]);
     assert_eq!(post_with_key(&stand, &redrive, "one", &json!({})).await.status, 200);
+    let answer = post_with_key(&stand, &redrive, "one", &json!({"payload": 2})).await;
+    assert_eq!(answer.status, 409, "another request under the same key: {answer:?}");
     assert_eq!(post_with_key(&stand, &redrive, "one", &json!({})).await.status, 200);
     assert_eq!(post_with_key(&stand, &redrive, "two", &json!({})).await.status, 409);
 
@@ -506,54 +511,10 @@ async fn every_role_may_call_the_routes_of_its_rank_and_no_other() {
     }
 }
 
-/// What a hostile producer writes, in many shapes.
-fn hostile() -> Vec<String> {
-    let seeds = [
-        "<script>alert(1)</script>",
-        "\"><img src=x onerror=alert(1)>",
-        "</textarea><svg/onload=alert(1)>",
-        "&lt;b&gt;",
-        "=cmd|' /C calc'!A0",
-        "+1+1",
-        "-2+3",
-        "@SUM(A1:A9)",
-        "\t=1+1",
-        "\u{1b}[31mred\u{1b}[0m",
-        "\u{1b}]0;title\u{7}",
-        "\u{1b}[2J\u{1b}[H",
-        "\u{9b}31m",
-        "a\r\nSet-Cookie: x=1",
-        "a\nb",
-        "a\rb",
-        "\u{202e}gpj.exe",
-        "\u{2066}hidden\u{2069}",
-        "\u{200b}zero\u{feff}",
-        "<!channel> *bold* `code`",
-        "javascript:alert(1)",
-        "../../etc/passwd",
-        "'; DROP TABLE x; --",
-        "%00%0d%0a",
-        "{{7*7}}",
-        "${jndi:ldap://x}",
-    ];
-    let shapes: [fn(&str) -> String; 8] = [
-        str::to_owned,
-        |text| format!("{text}{text}"),
-        |text| format!("order {text}"),
-        |text| format!("\"{text}\""),
-        |text| format!("{{\"a\":\"{text}\"}}"),
-        |text| format!("\u{1b}[1m{text}"),
-        |text| format!("{text}\r\n"),
-        |text| text.chars().rev().collect(),
-    ];
-    seeds.iter().flat_map(|seed| shapes.iter().map(move |shape| shape(seed))).collect()
-}
-
 #[tokio::test]
 async fn hostile_text_in_every_field_is_data_and_nothing_else() {
     let stand = Stand::new().await;
-    let texts = hostile();
-    assert!(texts.len() >= 200);
+    let texts = hostile::texts();
     for text in &texts {
         let event = json!({
             "event_type": text, "key": text, "payload": text, "source": text, "service": text,

@@ -65,6 +65,14 @@ impl Audit {
         schema::migrate(&self.database, &self.names, &[self.names.text(SCHEMA)]).await
     }
 
+    /// Whether it can be written to, as far as one can know.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn ping(&self) -> Result<(), Error> {
+        self.database.ping().await
+    }
+
     /// Writes down what was done.
     ///
     /// # Errors

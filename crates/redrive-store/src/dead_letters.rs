@@ -15,6 +15,7 @@ use redrive_core::history::History;
 use crate::act::{Act, Edit, number, pick, rows};
 use crate::columns::Columns;
 use crate::database::Database;
+use crate::dialect::Dialect;
 use crate::error::Error;
 use crate::filter::Where;
 use crate::queue::history;
@@ -45,6 +46,8 @@ pub(crate) struct Actions {
     pub(crate) redrive: Act,
     pub(crate) edit: Edit,
     pub(crate) resolve: Act,
+    /// Whether letters go back in the order in which they are sent.
+    pub(crate) in_order: bool,
     /// Where everything is: accepted, in flight, delivered, open, parked, resolved, expired, dropped.
     pub(crate) balance: &'static str,
     /// What has become of letters that were sent back, if their own rows do not say it: number, outcome,
@@ -84,6 +87,12 @@ impl DeadLetters {
         let own = || pick(&names, &format!("{}, t.history", columns.outcome));
         let outcomes = actions.outcomes.take().unwrap_or_else(own);
         Self { database, names, pipeline, kind, columns, actions, outcomes, group, purge }
+    }
+
+    /// Two on Postgres: one order keeps one of its processes busy. Elsewhere writers wait for each other.
+    pub(crate) fn lanes(&self) -> usize {
+        let is_parallel = self.database.dialect() == Dialect::Postgres && !self.actions.in_order;
+        if is_parallel { 2 } else { 1 }
     }
 
     pub(crate) async fn stats(&self) -> Result<Stats, Error> {
@@ -446,6 +455,10 @@ macro_rules! dead_letter_queue {
 
                 fn kind(&self) -> PipelineKind {
                     self.dead_letters.kind
+                }
+
+                fn lanes(&self) -> usize {
+                    self.dead_letters.lanes()
                 }
 
                 async fn stats(&self) -> Result<Stats, Unavailable> {

@@ -334,6 +334,7 @@ fn dead_letters(database: &Database, names: &Names, options: JobsOptions) -> Dea
         edit: Edit::in_place(names, "payload", Payload::Text),
         balance: include_str!("../sql/jobs/balance.sql"),
         resolve: Act::update(names, dialect, WAITING, include_str!("../sql/jobs/resolve.sql")),
+        in_order: false,
         outcomes: None,
     };
     let kind = PipelineKind::Jobs;

@@ -25,6 +25,7 @@ mod edits;
 mod error;
 mod failed_events;
 mod filter;
+mod floor;
 mod insert;
 mod jobs;
 mod letters;

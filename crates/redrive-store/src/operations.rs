@@ -335,15 +335,16 @@ impl Operations {
         self.change(text, vec![Value::Text(runner.to_owned())]).await.map(drop)
     }
 
-    /// The first portion of an operation that is not settled.
+    /// The first portions of an operation that are not settled, so many at most.
     ///
     /// # Errors
     /// [`Error`] when the store cannot be reached.
-    pub async fn next(&self, operation: i64) -> Result<Option<Portion>, Error> {
-        let text = "SELECT number, pipeline, ids, followed, state FROM {portions} \
-             WHERE operation_id = $1 AND state IN ('waiting', 'sent') ORDER BY number LIMIT 1";
-        let rows = self.rows(text, vec![Value::Int(operation)]).await?;
-        rows.first().map(portion).transpose()
+    pub async fn next(&self, operation: i64, most: usize) -> Result<Vec<Portion>, Error> {
+        let text = format!(
+            "SELECT number, pipeline, ids, followed, state FROM {{portions}} \
+             WHERE operation_id = $1 AND state IN ('waiting', 'sent') ORDER BY number LIMIT {most}"
+        );
+        self.rows(&text, vec![Value::Int(operation)]).await?.iter().map(portion).collect()
     }
 
     /// Writes down what became of a portion; one that is followed is not settled by that.

@@ -344,7 +344,7 @@ fn dead_letters(database: &Database, names: &Names, options: OutboxOptions) -> D
         failed_at: "t.failed_at",
         first_failed_at: "t.failed_at",
         times: Times::Native,
-        redrive_count: "t.redrive_count",
+        redrive_count: "t.redrive_count + CASE WHEN t.redriven = TRUE THEN 1 ELSE 0 END",
         fingerprint: "t.fingerprint",
         resolved_at: "t.resolved_at",
         headers: "NULL",
@@ -377,6 +377,7 @@ fn dead_letters(database: &Database, names: &Names, options: OutboxOptions) -> D
             }
         },
         resolve,
+        in_order: options.ordering != Ordering::None,
         outcomes: Some(names.statement(OUTCOMES)),
     };
     let kind = PipelineKind::Outbox;

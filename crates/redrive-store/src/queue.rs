@@ -17,6 +17,7 @@ use crate::batch::{Batch, Open, cut, micros};
 use crate::database::Database;
 use crate::dialect::Dialect;
 use crate::error::{Error, again};
+use crate::floor::Floor;
 use crate::row::{Row, Times};
 use crate::session::Session;
 use crate::shape::{Dead, Done, Shape};
@@ -29,6 +30,8 @@ use crate::work::{Claim, TakeOver, Turn};
 pub(crate) struct Queue {
     database: Database,
     created: Times,
+    /// Postgres only: where claims begin.
+    floor: Option<Floor>,
     claim: Statement,
     /// Postgres only, where order does not matter: settle and claim in one.
     turn: Option<Statement>,
@@ -46,6 +49,12 @@ pub(crate) struct Queue {
     backlog: Statement,
 }
 
+/// A claim, and what its statement is told.
+struct Taking<'a> {
+    claim: &'a Claim,
+    values: Vec<Value>,
+}
+
 /// `due_at` once more: where MySQL's claim says until when.
 const RECALL: &str =
     "SELECT {work}, due_at FROM {table} AS e WHERE e.{id} = $1 AND e.lease = $2 AND {live} AND {leased}";
@@ -61,6 +70,10 @@ impl Queue {
     pub(crate) fn new(database: Database, names: &Names, shape: &Shape) -> Self {
         let dialect = database.dialect();
         let names = shape.names(dialect, names);
+        let floor = (dialect == Dialect::Postgres && shape.order.contains("due_at"))
+            .then(|| Floor::new(&names, shape.order));
+        let condition = |before| floor.as_ref().map(|floor| floor.condition(before)).unwrap_or_default();
+        let names = names.with_sql("claim_floor", &condition(4)).with_sql("turn_floor", &condition(6));
         let unsaid = names.clone().with_sql("returning", "");
         let names = names.with_sql("returning", "RETURNING {id}");
         let leases = names.clone().with_sql("batch", names.text(LEASES));
@@ -87,6 +100,7 @@ impl Queue {
             |text: &str| (dialect == Dialect::MySql).then(|| Statement::new(dialect, &leases.fill(text)));
         Self {
             created: shape.created,
+            floor,
             claim: names.statement(CLAIM),
             turn: one_turn.then(|| Statement::new(dialect, &turn)),
             done_unsaid: (dialect == Dialect::Sqlite).then(|| settle_done(&unsaid)),
@@ -127,21 +141,37 @@ impl Queue {
         claim: Option<&Claim>,
     ) -> Result<Turn, Error> {
         let batch = &Batch::of(settled);
-        let turn = match (claim, &self.turn) {
+        let taking = self.taking(claim).await?;
+        let taking = taking.as_ref();
+        let turn = match (taking, &self.turn) {
             (None, _) if settled.is_empty() => Turn::default(),
-            (Some(claim), Some(turn)) if batch.is_all_done() => {
-                again(move || self.turn_in_one(turn, batch, claim)).await?
+            (Some(taking), Some(turn)) if batch.is_all_done() => {
+                again(move || self.turn_in_one(turn, batch, taking)).await?
             }
-            (Some(claim), _) if settled.is_empty() && self.take.is_none() => {
-                Turn { claimed: self.claim_alone(claim).await?, lost: Vec::new() }
+            (Some(taking), _) if settled.is_empty() && self.take.is_none() => {
+                Turn { claimed: self.claim_alone(taking).await?, lost: Vec::new() }
             }
-            _ => match again(move || self.turn_of_holder(batch, claim)).await? {
+            _ => match again(move || self.turn_of_holder(batch, taking)).await? {
                 Some(turn) => turn,
-                None => again(move || self.turn_in_steps(batch, claim)).await?,
+                None => again(move || self.turn_in_steps(batch, taking)).await?,
             },
         };
         settled.clear();
+        if let (Some(claim), Some(floor)) = (claim, &self.floor) {
+            floor.claimed(turn.claimed.len() >= claim.limit as usize);
+        }
         Ok(turn)
+    }
+
+    /// What the claim's statement is told.
+    async fn taking<'a>(&self, claim: Option<&'a Claim>) -> Result<Option<Taking<'a>>, Error> {
+        let Some(claim) = claim else { return Ok(None) };
+        let limit = Value::Int(i64::from(claim.limit));
+        let mut values = vec![Value::Text(worker(claim)), micros(claim.lease), may_take_over(claim), limit];
+        if let Some(floor) = &self.floor {
+            values.extend(floor.values(&self.database).await?);
+        }
+        Ok(Some(Taking { claim, values }))
     }
 
     /// Extends leases: see [`crate::WorkStore::extend`].
@@ -176,9 +206,9 @@ impl Queue {
     }
 
     /// The hot path of Postgres: one statement, one commit.
-    async fn turn_in_one(&self, turn: &Statement, batch: &Batch, claim: &Claim) -> Result<Turn, Error> {
+    async fn turn_in_one(&self, turn: &Statement, batch: &Batch, taking: &Taking<'_>) -> Result<Turn, Error> {
         let mut values = vec![Value::Leases(batch.done.clone())];
-        values.extend(claim_values(claim));
+        values.extend(taking.values.iter().cloned());
         let read = |row: Row| match row.opt_int(WORK_COLUMNS)? {
             Some(id) => Ok(Err(WorkId(id))),
             None => self.work(&row).map(Ok),
@@ -194,41 +224,50 @@ impl Queue {
 
     /// The hot path of SQLite: nobody is told row by row that everything was still held. Nothing
     /// happens, and nothing is returned, when something was not.
-    async fn turn_of_holder(&self, batch: &Batch, claim: Option<&Claim>) -> Result<Option<Turn>, Error> {
+    async fn turn_of_holder(
+        &self,
+        batch: &Batch,
+        taking: Option<&Taking<'_>>,
+    ) -> Result<Option<Turn>, Error> {
         let Some(done) = self.done_unsaid.as_ref().filter(|_| batch.is_all_done()) else { return Ok(None) };
         let mut session = self.database.begin().await?;
         let settled = session.run(done, vec![Value::Leases(batch.done.clone())]).await?;
         if settled != batch.open.len() {
             return session.roll_back().await.map(|()| None);
         }
-        let claimed = match claim {
-            Some(claim) => self.claim_in(&mut session, claim).await?,
+        let claimed = match taking {
+            Some(taking) => self.claim_in(&mut session, taking).await?,
             None => Vec::new(),
         };
         session.commit().await?;
         Ok(Some(Turn { claimed, lost: Vec::new() }))
     }
 
-    async fn claim_alone(&self, claim: &Claim) -> Result<Vec<(Lease, Work)>, Error> {
+    async fn claim_alone(&self, taking: &Taking<'_>) -> Result<Vec<(Lease, Work)>, Error> {
         let _turn = self.database.writer().await;
-        self.claimed(&mut self.database.session().await?, claim_values(claim)).await
+        self.claimed(&mut self.database.session().await?, taking.values.clone()).await
     }
 
-    async fn turn_in_steps(&self, batch: &Batch, claim: Option<&Claim>) -> Result<Turn, Error> {
+    async fn turn_in_steps(&self, batch: &Batch, taking: Option<&Taking<'_>>) -> Result<Turn, Error> {
         let mut session = self.database.begin().await?;
         let lost = self.settle(&mut session, batch).await?.into_lost();
-        let claimed = match claim {
-            Some(claim) => self.claim_in(&mut session, claim).await?,
+        let claimed = match taking {
+            Some(taking) => self.claim_in(&mut session, taking).await?,
             None => Vec::new(),
         };
         session.commit().await?;
         Ok(Turn { claimed, lost })
     }
 
-    async fn claim_in(&self, session: &mut Session, claim: &Claim) -> Result<Vec<(Lease, Work)>, Error> {
+    async fn claim_in(
+        &self,
+        session: &mut Session,
+        taking: &Taking<'_>,
+    ) -> Result<Vec<(Lease, Work)>, Error> {
         let Some(take) = &self.take else {
-            return self.claimed(session, claim_values(claim)).await;
+            return self.claimed(session, taking.values.clone()).await;
         };
+        let claim = taking.claim;
         let values = vec![micros(claim.lease), may_take_over(claim), Value::Int(i64::from(claim.limit))];
         let claimed = self.claimed(session, values).await?;
         if !claimed.is_empty() {
@@ -386,11 +425,6 @@ const fn may_take_over(claim: &Claim) -> Value {
 /// The worker's name, as far as `leased_by` holds it.
 fn worker(claim: &Claim) -> String {
     cut(&claim.worker, 100)
-}
-
-fn claim_values(claim: &Claim) -> Vec<Value> {
-    let limit = Value::Int(i64::from(claim.limit));
-    vec![Value::Text(worker(claim)), micros(claim.lease), may_take_over(claim), limit]
 }
 
 fn in_order(claimed: &mut [(Lease, Work)]) {

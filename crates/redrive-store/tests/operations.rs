@@ -133,16 +133,17 @@ async fn a_restart_goes_on_where_it_was() {
         first.freeze(id, &portion(1, 1..5)).await.unwrap();
         first.freeze(id, &portion(2, 5..9)).await.unwrap();
         first.become_state(id, OperationState::Running, "").await.unwrap();
-        assert_eq!(first.next(id).await.unwrap().unwrap(), followed);
+        assert_eq!(first.next(id, 1).await.unwrap(), [followed.clone()]);
         first.sent(id, &followed, &Sent { done: 1, ..Sent::default() }).await.unwrap();
         drop(first);
 
         let second = operations(&database).await;
-        let sent = second.next(id).await.unwrap().unwrap();
+        let sent = second.next(id, 1).await.unwrap().remove(0);
         assert_eq!((sent.number, sent.sent), (0, true), "it was sent, and is still followed");
         second.settled(id, 0, 1).await.unwrap();
-        let next = second.next(id).await.unwrap().unwrap();
-        assert_eq!(next, portion(1, 1..5));
+        let mut next = second.next(id, 2).await.unwrap();
+        assert_eq!(next, [portion(1, 1..5), portion(2, 5..9)]);
+        let next = next.remove(0);
         let refusals = vec!["it's \\ gone: \u{1F4A9}\0".to_owned(); 50];
         second.sent(id, &next, &Sent { done: 1, refused: 3, refusals: refusals.clone() }).await.unwrap();
         // What is marked stays as it was marked first.
@@ -151,9 +152,9 @@ async fn a_restart_goes_on_where_it_was() {
         assert_eq!((operation.total, operation.done, operation.refused, operation.failed), (9, 2, 3, 1));
         let kept = second.refusals(id).await.unwrap();
         assert_eq!((kept.len(), kept[0].as_str()), (20, "it's \\ gone: \u{1F4A9}\u{FFFD}"));
-        assert_eq!(second.next(id).await.unwrap().unwrap().number, 2);
+        assert_eq!(second.next(id, 2).await.unwrap(), [portion(2, 5..9)]);
         second.sent(id, &portion(2, 5..9), &Sent { done: 4, ..Sent::default() }).await.unwrap();
-        assert!(second.next(id).await.unwrap().is_none());
+        assert!(second.next(id, 2).await.unwrap().is_empty());
     }
 }
 

@@ -40,17 +40,28 @@ async fn plan(database: &TestDatabase, client: &mut Client, name: &str, text: &s
         Backend::Sqlite => client.rows(&format!("EXPLAIN QUERY PLAN {text}")).await,
         Backend::Postgres => {
             let (types, values) = match name {
-                "claim" => ("text, bigint, boolean, bigint", "'w', 1, true, 50"),
-                "turn" => (
-                    "bigint[], bigint[], text, bigint, boolean, bigint",
-                    "'{1,2}', '{1,1}', 'w', 1, true, 50",
-                ),
-                "done" => ("bigint[], bigint[]", "'{1,2}', '{1,1}'"),
-                "extend" => ("bigint[], bigint[], bigint", "'{1,2}', '{1,1}', 1"),
-                "backlog" => ("", ""),
+                // With where they begin: two numbers, or three for jobs.
+                "claim" | "turn" => {
+                    let jobs = text.contains("priority");
+                    let (types, values) = if jobs { ("bigint, ", "0, ") } else { ("", "") };
+                    let (types, values) = (
+                        format!("text, bigint, boolean, bigint, {types}bigint, bigint"),
+                        format!("'w', 1, true, 50, {values}0, 0"),
+                    );
+                    match name {
+                        "claim" => (types, values),
+                        _ => (
+                            format!("bigint[], bigint[], {types}"),
+                            format!("'{{1,2}}', '{{1,1}}', {values}"),
+                        ),
+                    }
+                }
+                "done" => ("bigint[], bigint[]".into(), "'{1,2}', '{1,1}'".into()),
+                "extend" => ("bigint[], bigint[], bigint".into(), "'{1,2}', '{1,1}', 1".into()),
+                "backlog" => (String::new(), String::new()),
                 _ => (
-                    "bigint[], bigint[], bigint[], text[], text[], text[], text[], text[], text[]",
-                    "'{1,2}', '{1,1}', '{0,0}', '{m,m}', '{c,c}', '{d,d}', '{k,k}', '{f,f}', '{h,h}'",
+                    "bigint[], bigint[], bigint[], text[], text[], text[], text[], text[], text[]".into(),
+                    "'{1,2}', '{1,1}', '{0,0}', '{m,m}', '{c,c}', '{d,d}', '{k,k}', '{f,f}', '{h,h}'".into(),
                 ),
             };
             let (types, values) = if types.is_empty() {

@@ -5,6 +5,7 @@
 //! the file that `./test` shows at the end, so that none is silent.
 
 mod client;
+pub mod hostile;
 mod patience;
 
 use std::io::Write as _;

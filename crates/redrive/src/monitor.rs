@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use metrics::gauge;
+use redrive_engine::console::Console;
 use redrive_engine::ingest::Ingest;
 use redrive_server::{Component, Readiness};
 use tokio::task::JoinSet;
@@ -78,9 +79,12 @@ impl Monitor {
         while preparing.join_next().await.is_some() {}
     }
 
-    /// Shows readiness as `redrive_ready`, for those who watch numbers, until it is told to stop.
-    pub(crate) async fn keep_saying(self: Arc<Self>, stop: CancellationToken) {
+    /// Shows readiness as `redrive_ready`, for those who watch numbers, and in the console, for those who look
+    /// at pipelines, until it is told to stop.
+    pub(crate) async fn keep_saying(self: Arc<Self>, console: Arc<Console>, stop: CancellationToken) {
         while let Some(components) = stop.run_until_cancelled(self.check()).await {
+            let troubled = components.iter().filter(|component| !component.ok);
+            console.note_troubles(troubled.map(|part| (part.name.clone(), part.detail.clone())));
             for Component { kind, name, ok, .. } in components {
                 gauge!("redrive_ready", "kind" => kind, "name" => name).set(f64::from(u8::from(ok)));
             }

@@ -131,7 +131,8 @@ async fn from_a_group_to_a_finished_redrive() {
 
     browser.open(&shop.address("/")).await;
     browser.wait_for("table.groups", "unknown currency EURO").await;
-    assert!(browser.text("table.groups .count").await.starts_with("30"));
+    // The page may be from when fewer were dead; it follows by itself.
+    browser.wait_for("table.groups .count", "30").await;
     browser.click("table.groups a.main").await;
     browser.click("table.letters a.main").await;
     let shown = browser.text(".tree").await;

@@ -319,7 +319,9 @@ fn variables_override_the_file_and_are_coerced() {
     assert_eq!(config.server.listen.port(), 8080);
     assert_eq!(config.jobs[0].name, "send-mail");
     assert!(matches!(&config.jobs[0].handler, Some(Handler::Command(run)) if run.command.len() == 2));
-    assert!(matches!(&config.alerts.channels[0], Channel::Webhook(url) if url.expose().ends_with("/1")));
+    assert!(
+        matches!(&config.alerts.channels[0], Channel::Webhook(webhook) if webhook.url.expose().ends_with("/1") && webhook.secret.is_none())
+    );
 }
 
 #[test]

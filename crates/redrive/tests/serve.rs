@@ -214,10 +214,26 @@ fn a_pipeline_starts_by_itself_when_its_database_comes() {
     server.wait_ready(503);
     let (status, problem) = server.post(EVENTS, &event("Posted", "early"));
     assert_eq!(status, 503, "{problem}");
+    let trouble = || server.get("/api/v1/pipelines/orders").1["trouble"].clone();
+    eventually("the pipeline is shown as troubled", || trouble().is_string().then_some(()));
     std::fs::create_dir(folder.path().join("later")).unwrap();
     server.wait_ready(200);
     assert_eq!(server.post(EVENTS, &event("Posted", "late")).0, 201);
     eventually("the event arrives", || (receiver.count("late") == 1).then_some(()));
+    eventually("and no longer", || trouble().is_null().then_some(()));
+}
+
+#[test]
+fn a_letter_that_is_handed_in_is_counted_and_alerted_at_once() {
+    let folder = folder_with("");
+    let server = Server::ready(folder.path());
+    let letter = json!({"event_type": "PaymentDone", "key": "7", "payload": "{}", "error": {"message": "no funds"}, "source": "one"});
+    for _ in 0..2 {
+        assert_eq!(server.post("/api/v1/dead-letters", &letter).0, 201);
+    }
+    server.wait_metric(r#"redrive_dead_letters{pipeline="intake",status="open"} 1"#);
+    server.wait_metric(r#"redrive_alerts_total{channel="log",outcome="sent"} 1"#);
+    assert!(server.log().contains("no funds"), "{}", server.log());
 }
 
 #[test]

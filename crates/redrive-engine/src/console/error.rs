@@ -36,6 +36,9 @@ pub enum ConsoleError {
     /// Nobody works on it in this process.
     #[error("nobody works on {0} in this process: its workers are elsewhere, pause it there")]
     NoWorkers(String),
+    /// The key of a request is that of another request.
+    #[error("the key is that of operation {0}, which was asked for something else: use a new key")]
+    KeyInUse(i64),
     /// What is asked for makes no sense.
     #[error("{0}")]
     Request(String),

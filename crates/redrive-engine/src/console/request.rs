@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redrive_core::dead_letter::{Filter, LetterId};
+use redrive_core::fingerprint::digest;
 use serde::{Deserialize, Serialize};
 
 use super::ConsoleError;
@@ -147,6 +148,15 @@ impl Request {
         serde_json::from_str(json).map_err(|error| {
             ConsoleError::Request(format!("the operation's request cannot be read: {error}"))
         })
+    }
+}
+
+/// What a request leaves on its letter: the same for the same request, however often it is sent.
+pub(super) fn mark(key: Option<&str>, payload: Option<&[u8]>) -> String {
+    match (key, payload) {
+        (None, _) => format!("request {}", number()),
+        (Some(key), None) => format!("request {key}"),
+        (Some(key), Some(payload)) => format!("request {key}, edit {:016x}", digest(payload)),
     }
 }
 

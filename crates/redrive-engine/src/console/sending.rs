@@ -17,6 +17,8 @@ use super::{Console, ConsoleError, Desk, is_away};
 
 /// How many letters are sent in one transaction.
 const PORTION: u32 = 2_000;
+/// The most portions that are sent side by side.
+const MOST_LANES: usize = 4;
 /// How long an operation is held; renewed with every step.
 const HOLD: Duration = Duration::from_secs(15);
 /// How often outcomes are asked for.
@@ -132,19 +134,42 @@ impl Sending {
             operations.become_state(id, OperationState::Running, "").await?;
             return Ok(Next::Step);
         }
-        let Some(portion) = operations.next(id).await? else {
+        let mut portions = operations.next(id, MOST_LANES).await?;
+        let Some(portion) = portions.first() else {
             return self.finish(&now).await;
         };
+        let desk = self.console.desk(&portion.pipeline).map_err(Trouble::from)?;
+        if request.canary.is_none() && request.rate.is_none() {
+            let lanes = desk
+                .queue
+                .lanes()
+                .min(portions.iter().take_while(|next| next.pipeline == portion.pipeline).count());
+            portions.truncate(lanes.max(1));
+            let sent = portions.iter().map(|portion| self.send(request, desk, portion));
+            // Each to its end: what was begun is written down, even beside one that failed.
+            futures_util::future::join_all(sent).await.into_iter().collect::<Result<(), _>>()?;
+            return Ok(Next::Step);
+        }
+        self.send_paced(request, desk, portion, last).await
+    }
+
+    /// Sends one portion that is followed, or that the next one waits for.
+    async fn send_paced(
+        &self,
+        request: &Request,
+        desk: &Desk,
+        portion: &Portion,
+        last: &mut Vec<String>,
+    ) -> Result<Next, Trouble> {
         if portion.sent {
             let canary = request.canary.clone().unwrap_or_default();
-            return self.follow(&portion, &canary).await;
+            return self.follow(portion, &canary).await;
         }
         let begun = Instant::now();
-        let desk = self.console.desk(&portion.pipeline).map_err(Trouble::from)?;
-        self.send(request, desk, &portion).await?;
+        self.send(request, desk, portion).await?;
         if !portion.followed
             && request.canary.is_some()
-            && let Some(next) = self.look_back(desk, last, &portion).await?
+            && let Some(next) = self.look_back(desk, last, portion).await?
         {
             return Ok(next);
         }

@@ -27,6 +27,7 @@ use redrive_core::handler::Handler;
 use tokio::time::{Instant, sleep};
 
 use super::envelope::Envelope;
+use super::secret::Secret;
 use super::setup::SetupError;
 use redrive_kafka::error_name::name;
 
@@ -46,6 +47,8 @@ pub struct KafkaOptions {
     pub topic: String,
     /// How long a record may take until all in-sync replicas have it.
     pub timeout: Duration,
+    /// Further settings of the client, such as `security.protocol`; what makes a record safe stays as it is.
+    pub properties: Vec<(String, Secret)>,
 }
 
 /// Publishes events to a topic.
@@ -161,9 +164,13 @@ impl Handler for KafkaHandler {
 fn producer(options: &KafkaOptions) -> Result<FutureProducer, KafkaError> {
     // librdkafka takes 0 for "for ever", and a whole number of milliseconds.
     let timeout = options.timeout.as_millis().clamp(1, i32::MAX as u128);
-    ClientConfig::new()
+    let mut config = ClientConfig::new();
+    config.set("client.id", "redrive");
+    for (name, value) in &options.properties {
+        config.set(name, value.expose());
+    }
+    config
         .set("bootstrap.servers", &options.brokers)
-        .set("client.id", "redrive")
         .set("acks", "all")
         .set("enable.idempotence", "true")
         .set("message.timeout.ms", timeout.to_string())

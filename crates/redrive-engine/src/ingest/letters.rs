@@ -74,9 +74,7 @@ impl SpooledFiles {
                     after.is_none_or(|cursor| is_after(letter, cursor)) && is_meant(letter, filter)
                 })
                 .collect();
-            letters.sort_by_key(|letter| {
-                (std::cmp::Reverse(letter.failed_at), std::cmp::Reverse(letter.number()))
-            });
+            letters.sort_by_key(|letter| std::cmp::Reverse(place(letter)));
             found.extend(letters);
             if found.len() >= most {
                 found.truncate(most);
@@ -84,6 +82,35 @@ impl SpooledFiles {
             }
             let Ok(before) = last.checked_sub(jiff::SignedDuration::from_secs(1)) else { return found };
             until = before;
+        }
+    }
+
+    /// The files that a filter means, oldest first, from after this place.
+    fn find_oldest(&self, filter: &Filter, after: Option<Cursor>, most: usize) -> Vec<Summary> {
+        let failure = self.failure();
+        let mut from = match after {
+            Some(cursor) => Timestamp::from_microsecond(cursor.failed_at).unwrap_or(Timestamp::MIN),
+            None => Timestamp::MIN,
+        };
+        let mut found = Vec::new();
+        loop {
+            let files = self.0.spool.oldest(from, CHUNK);
+            let Some(last) = files.last().map(|file| file.since) else { return found };
+            let is_left =
+                |letter: &Summary| after.is_none_or(|after| place(letter) > (after.failed_at, after.id));
+            let mut letters: Vec<Summary> = files
+                .iter()
+                .map(|file| self.summary(file, &failure))
+                .filter(|letter| is_left(letter) && is_meant(letter, filter))
+                .collect();
+            letters.sort_by_key(place);
+            found.extend(letters);
+            if found.len() >= most {
+                found.truncate(most);
+                return found;
+            }
+            let Ok(next) = last.checked_add(jiff::SignedDuration::from_secs(1)) else { return found };
+            from = next;
         }
     }
 
@@ -96,8 +123,13 @@ impl SpooledFiles {
     }
 }
 
+/// Where a letter is in the order of time.
+fn place(letter: &Summary) -> (i64, i64) {
+    (letter.failed_at.as_microsecond(), letter.number())
+}
+
 fn is_after(letter: &Summary, cursor: Cursor) -> bool {
-    (letter.failed_at.as_microsecond(), letter.number()) < (cursor.failed_at, cursor.id)
+    place(letter) < (cursor.failed_at, cursor.id)
 }
 
 fn is_meant(letter: &Summary, filter: &Filter) -> bool {
@@ -210,13 +242,7 @@ impl DeadLetterQueue for SpooledFiles {
     }
 
     async fn ids(&self, filter: &Filter, after: Option<Cursor>, limit: u32) -> Result<Ids, Unavailable> {
-        let mut all = self.find(filter, None, usize::MAX);
-        all.reverse();
-        let place = |letter: &Summary| (letter.failed_at.as_microsecond(), letter.number());
-        let mut rest: Vec<Summary> = all
-            .into_iter()
-            .filter(|letter| after.is_none_or(|cursor| place(letter) > (cursor.failed_at, cursor.id)))
-            .collect();
+        let mut rest = self.find_oldest(filter, after, limit as usize + 1);
         let more = rest.len() > limit as usize;
         rest.truncate(limit as usize);
         let next = rest.last().filter(|_| more).map(|last| {

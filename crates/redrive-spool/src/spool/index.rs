@@ -99,6 +99,12 @@ impl Index {
         self.files.range(..=last).rev().map(|(key, size)| (*key, size.checked_sub(1).map(u64::from)))
     }
 
+    /// The files of this second and later, oldest first.
+    pub(super) fn from(&self, unix: u32) -> impl Iterator<Item = (Key, Option<u64>)> {
+        let first = Key { unix, counter: 0, writer: 0 };
+        self.files.range(first..).map(|(key, size)| (*key, size.checked_sub(1).map(u64::from)))
+    }
+
     pub(super) fn name(&self, key: Key) -> String {
         if let Some(odd) = self.odd.get(&key.writer) {
             return odd.clone();

@@ -259,16 +259,15 @@ impl Spool {
     #[must_use]
     pub fn newest(&self, until: Timestamp, least: usize) -> Vec<Waiting> {
         let state = self.state();
-        let mut files: Vec<Waiting> = Vec::new();
-        let last = u32::try_from(until.as_second().max(0)).unwrap_or(u32::MAX);
-        for (key, bytes) in state.index.until(last) {
-            let since = Timestamp::from_second(key.unix.into()).unwrap_or_default();
-            if files.len() >= least && files.last().is_some_and(|last| last.since != since) {
-                break;
-            }
-            files.push(Waiting { file: state.index.name(key), since, bytes });
-        }
-        files
+        some(&state.index, state.index.until(second(until)), least)
+    }
+
+    /// The files of this second and later, oldest first: at least so many, if there are, and all of the
+    /// last second among them.
+    #[must_use]
+    pub fn oldest(&self, from: Timestamp, least: usize) -> Vec<Waiting> {
+        let state = self.state();
+        some(&state.index, state.index.from(second(from)), least)
     }
 
     /// The contents of a file that waits; [`inspect`] says what is in it. `None` if no such file does.
@@ -422,5 +421,18 @@ impl Spool {
 }
 
 fn second(time: Timestamp) -> u32 {
-    u32::try_from(time.as_second()).unwrap_or_default()
+    u32::try_from(time.as_second().max(0)).unwrap_or(u32::MAX)
+}
+
+/// The first files of these: at least so many, and all of the last second among them.
+fn some(index: &Index, files: impl Iterator<Item = (Key, Option<u64>)>, least: usize) -> Vec<Waiting> {
+    let mut some: Vec<Waiting> = Vec::new();
+    for (key, bytes) in files {
+        let since = Timestamp::from_second(key.unix.into()).unwrap_or_default();
+        if some.len() >= least && some.last().is_some_and(|last| last.since != since) {
+            break;
+        }
+        some.push(Waiting { file: index.name(key), since, bytes });
+    }
+    some
 }

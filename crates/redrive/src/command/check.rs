@@ -26,6 +26,9 @@ fn summary(source: &Source, config: &Config) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  {kind:<8} {name}");
     }
+    let targets: Vec<&str> = config.intake.targets.iter().map(|(name, _)| name.as_str()).collect();
+    let targets = if targets.is_empty() { "no targets".to_owned() } else { targets.join(", ") };
+    let _ = writeln!(text, "  {:<8} letters of other services; redriven to: {targets}", "intake");
     let _ =
         writeln!(text, "  {:<8} http://{}, state in {}", "server", server.listen, server.data_dir.display());
     let _ = writeln!(text, "  {:<8} {}", "database", server.database);

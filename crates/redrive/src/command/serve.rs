@@ -57,7 +57,8 @@ pub(crate) async fn serve_on(
     let preparing = tokio::spawn(monitor.prepare(Arc::clone(&house.running), stop.clone()));
     let series = Series::default();
     house.running.chore(|stop| metrics.clone().keep_up(stop));
-    house.running.chore(|stop| Arc::clone(&house.monitor).keep_saying(stop));
+    let console = Arc::clone(&house.console);
+    house.running.chore(|stop| Arc::clone(&house.monitor).keep_saying(console, stop));
     house.running.chore(|stop| series.clone().keep(metrics.clone(), stop));
     let site = house.site(access(&config.server), metrics, series, stop.clone());
     let served = answer(listener, site, &config.server, &stop);

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::address::{SmtpUrl, WebhookUrl};
+use super::secret::Secret;
 use super::section::Section;
 
 /// The alerts of all pipelines.
@@ -27,7 +28,16 @@ pub enum Channel {
     /// Mail.
     Email(EmailChannel),
     /// A POST of JSON.
-    Webhook(WebhookUrl),
+    Webhook(WebhookChannel),
+}
+
+/// A POST of JSON.
+#[derive(Debug, Clone)]
+pub struct WebhookChannel {
+    /// Where to.
+    pub url: WebhookUrl,
+    /// The key of the HMAC signature, if it is signed.
+    pub secret: Option<Secret>,
 }
 
 /// Mail.
@@ -60,9 +70,25 @@ impl Channel {
     fn read(section: &mut Section<'_>) -> Option<Self> {
         let slack = section.optional("slack", "The address of a Slack webhook.").map(Self::Slack);
         let email = section.optional_table("email", "Mail.", EmailChannel::read).map(Self::Email);
-        let webhook = section.optional("webhook", "An address that gets a POST of JSON.").map(Self::Webhook);
+        let webhook = section.shortened_table(
+            "webhook",
+            "url",
+            "An address that gets a POST of JSON; text, or a table with the keys below.",
+            WebhookChannel::read,
+        );
         section.exactly_one(&KINDS);
-        slack.or(email).or(webhook)
+        slack.or(email).or(webhook.map(Self::Webhook))
+    }
+}
+
+impl WebhookChannel {
+    fn read(section: &mut Section<'_>) -> Option<Self> {
+        let url = section.required("url", "The address.");
+        let secret = section.optional(
+            "secret",
+            "Signs every POST with HMAC-SHA256; `\"env:NAME\"` takes it from a variable.",
+        );
+        Some(Self { url: url?, secret })
     }
 }
 

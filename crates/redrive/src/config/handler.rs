@@ -40,6 +40,8 @@ pub struct KafkaHandler {
     pub brokers: Brokers,
     /// The topic.
     pub topic: TopicName,
+    /// Further settings of the client.
+    pub properties: Vec<(String, Secret)>,
 }
 
 /// A program, with the payload on its standard input.
@@ -89,8 +91,14 @@ impl KafkaHandler {
     fn read(section: &mut Section<'_>) -> Option<Self> {
         let brokers = section.required("brokers", "Brokers to start from, `host:port`, comma-separated.");
         let topic = section.required("topic", "The topic.");
-        Some(Self { brokers: brokers?, topic: topic? })
+        let properties = section.table("properties", "Further settings of librdkafka.", read_properties);
+        Some(Self { brokers: brokers?, topic: topic?, properties })
     }
+}
+
+/// Settings of librdkafka, by its own names.
+pub(crate) fn read_properties(section: &mut Section<'_>) -> Vec<(String, Secret)> {
+    section.named_values("PROPERTY", "Such as `\"sasl.password\"`; `\"env:NAME\"` takes it from a variable.")
 }
 
 pub(crate) fn read_headers(section: &mut Section<'_>) -> Vec<(String, Secret)> {

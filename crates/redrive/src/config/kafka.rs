@@ -9,7 +9,7 @@ use super::context::Context;
 use super::database::DatabaseUrl;
 use super::document::{Node, Value};
 use super::environment::Environment;
-use super::handler::read_headers;
+use super::handler::{read_headers, read_properties};
 use super::identifier::{ColumnName, TableName};
 use super::retry::{BackoffDefaults, Retry};
 use super::secret::Secret;
@@ -303,12 +303,7 @@ impl KafkaConfig {
         let fallback = section.table("fallback", "Letters that Kafka could not take.", |section| {
             KafkaFallback::read(section, context.data_dir.join("kafka").join(name))
         });
-        let properties = section.table("properties", "Further settings of librdkafka.", |section| {
-            section.named_values(
-                "PROPERTY",
-                "Such as `\"sasl.password\"`; `\"env:NAME\"` takes it from a variable.",
-            )
-        });
+        let properties = section.table("properties", "Further settings of librdkafka.", read_properties);
         let alert_threshold = section.derived(
             "alert-threshold",
             context.alert_threshold,

@@ -51,6 +51,12 @@ impl Line {
                     config.server.data_dir.display()
                 )));
             }
+            for ingest in &config.ingests {
+                eprintln!(
+                    "note: ingest {} is not shown: its letters are files that its server keeps; ask that with --server",
+                    ingest.name
+                );
+            }
             let inside = Inside::open(&config, &person()).map_err(Failure::Other)?;
             return Ok(Self::Stores { router: inside.router, console: inside.console });
         };

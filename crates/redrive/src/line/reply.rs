@@ -13,6 +13,10 @@ pub(crate) struct Reply {
     pub(super) bytes: Vec<u8>,
 }
 
+/// What to do about a 401, here.
+const UNKNOWN: &str = "the server asks who you are: put one of its tokens into REDRIVE_TOKEN; if there is one, \
+                       the server does not know it";
+
 /// As much of a problem document as people read.
 #[derive(Deserialize)]
 struct Problem {
@@ -35,7 +39,8 @@ impl Reply {
             |problem| Inert::new(&problem.detail).as_str().to_owned(),
         );
         Err(match self.status {
-            401 | 403 | 404 | 409 => Failure::Refused(said),
+            401 => Failure::Refused(UNKNOWN.to_owned()),
+            403 | 404 | 409 => Failure::Refused(said),
             400 | 413 | 415 | 422 => Failure::Usage(said),
             502..=504 => Failure::Unavailable(said),
             _ => Failure::Other(anyhow::Error::msg(said)),

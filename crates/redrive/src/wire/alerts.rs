@@ -22,8 +22,9 @@ pub(crate) fn alerts(config: &AlertsConfig) -> anyhow::Result<Dispatcher> {
 fn channel(setting: &config::Channel) -> anyhow::Result<Arc<dyn Channel>> {
     Ok(match setting {
         config::Channel::Slack(url) => Arc::new(SlackChannel::new(&Secret::new(url.expose()))?),
-        config::Channel::Webhook(url) => {
-            let options = WebhookOptions { url: Secret::new(url.expose()), secret: None };
+        config::Channel::Webhook(webhook) => {
+            let secret = webhook.secret.as_ref().map(|secret| Secret::new(secret.expose()));
+            let options = WebhookOptions { url: Secret::new(webhook.url.expose()), secret };
             Arc::new(WebhookChannel::new(options)?)
         }
         config::Channel::Email(email) => {

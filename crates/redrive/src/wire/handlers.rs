@@ -53,7 +53,9 @@ fn kafka_handler(
     use redrive_engine::handlers::{KafkaHandler, KafkaOptions};
 
     let (brokers, topic) = (kafka.brokers.as_str().to_owned(), kafka.topic.as_str().to_owned());
-    Ok(Arc::new(KafkaHandler::new(pipeline, KafkaOptions { brokers, topic, timeout })?))
+    let properties =
+        kafka.properties.iter().map(|(name, value)| (name.clone(), Secret::new(value.expose()))).collect();
+    Ok(Arc::new(KafkaHandler::new(pipeline, KafkaOptions { brokers, topic, timeout, properties })?))
 }
 
 #[cfg(not(feature = "kafka"))]

@@ -1,0 +1,226 @@
+//! What operators do: to one letter at once, to many by an operation, and to the pipelines.
+
+use std::collections::BTreeMap;
+
+use redrive_core::dead_letter::{Acted, DeadLetterQueue as _, LetterId, Operator, Order, Refusal};
+use redrive_store::{NewLetter, NewOperation, Opened, Operation, OperationState};
+
+use super::{Console, ConsoleError, Preview, Request, request};
+
+impl Console {
+    /// Sends one letter back to work, with another payload if one is given. `key` makes it one request,
+    /// however often it is sent.
+    ///
+    /// # Errors
+    /// [`ConsoleError::Refused`] when it is not waiting, and the others.
+    pub async fn redrive(
+        &self,
+        id: &LetterId,
+        payload: Option<&[u8]>,
+        operator: &Operator,
+        key: Option<&str>,
+    ) -> Result<(), ConsoleError> {
+        let desk = self.desk(&id.pipeline)?;
+        self.records.audit.ping().await?;
+        let order = Order::new(operator, &request::mark(key, payload));
+        let ids = std::slice::from_ref(&id.local);
+        let acted = match payload {
+            Some(payload) => {
+                let letter = self.letter(id).await?;
+                // First what it was, then the change: a crash in between leaves a record too many.
+                self.records.edits.record(id, operator, &letter.payload, payload).await?;
+                desk.queue.redrive_edited(&id.local, payload, &order).await?
+            }
+            None => desk.queue.redrive(ids, &order).await?,
+        };
+        desk.wake();
+        self.touch(&id.pipeline);
+        let is_repeated = acted.done.is_empty() && !acted.before.is_empty();
+        self.settle_one(id, acted).await?;
+        if is_repeated {
+            return Ok(());
+        }
+        let action = if payload.is_some() { "edit and redrive" } else { "redrive" };
+        self.write_down(operator, action, &id.to_string(), "").await;
+        Ok(())
+    }
+
+    /// What was done to one letter. The log was there just before: when it is gone now, what was done is
+    /// still done, and the caller must not be told otherwise.
+    async fn write_down(&self, operator: &Operator, action: &str, subject: &str, note: &str) {
+        if let Err(error) = self.records.audit.record(operator, action, subject, 1, note).await {
+            let operator = operator.name();
+            tracing::error!(operator, action, subject, note, %error, "done, but not in the audit log");
+        }
+    }
+
+    /// Closes one letter.
+    ///
+    /// # Errors
+    /// As [`Console::redrive`].
+    pub async fn resolve(&self, id: &LetterId, operator: &Operator, note: &str) -> Result<(), ConsoleError> {
+        let queue = &self.desk(&id.pipeline)?.queue;
+        self.records.audit.ping().await?;
+        let acted = queue.resolve(std::slice::from_ref(&id.local), operator, note).await?;
+        self.touch(&id.pipeline);
+        self.settle_one(id, acted).await?;
+        self.write_down(operator, "resolve", &id.to_string(), note).await;
+        Ok(())
+    }
+
+    async fn settle_one(&self, id: &LetterId, mut acted: Acted) -> Result<(), ConsoleError> {
+        match acted.refused.pop() {
+            None => Ok(()),
+            Some(Refusal::Unknown(_)) => Err(ConsoleError::NoLetter(id.clone())),
+            Some(Refusal::NotWaiting(_)) => Err(ConsoleError::Refused(Refusal::NotWaiting(id.to_string()))),
+            Some(Refusal::Impossible { why, .. }) => {
+                Err(ConsoleError::Refused(Refusal::Impossible { id: id.to_string(), why }))
+            }
+        }
+    }
+
+    /// Takes a letter in that another service hands over.
+    ///
+    /// # Errors
+    /// [`ConsoleError::Store`]; [`redrive_store::Error::Refused`] in it when the letter cannot be kept.
+    pub async fn take_in(&self, letter: NewLetter) -> Result<LetterId, ConsoleError> {
+        if let Some(target) = letter.target.as_ref().filter(|target| !self.targets.contains(*target)) {
+            let known: Vec<&str> = self.targets().collect();
+            let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+            return Err(ConsoleError::Request(format!(
+                "there is no target {target} in [intake.targets]: {known}; add it, or leave the target out"
+            )));
+        }
+        let intake = &self.records.intake;
+        let is_new = intake.add(std::slice::from_ref(&letter)).await? > 0;
+        let numbers = intake.numbers_of(std::slice::from_ref(&letter.source)).await?;
+        let number = numbers.first().map(ToString::to_string).unwrap_or_default();
+        let id = LetterId::new(intake.pipeline(), number);
+        self.touch(&id.pipeline);
+        if is_new && let Some(workers) = self.desks.get(&id.pipeline).and_then(|desk| desk.workers.as_ref()) {
+            workers.received(&id, &letter);
+        }
+        Ok(id)
+    }
+
+    /// What an operation would do, if it were started now.
+    ///
+    /// # Errors
+    /// [`ConsoleError::Request`] when it asks for nothing or for too much, and those of the stores.
+    pub async fn preview(&self, request: &Request) -> Result<Preview, ConsoleError> {
+        request.check()?;
+        let as_of = jiff::Timestamp::now();
+        let mut letters = Vec::new();
+        if !request.ids.is_empty() {
+            let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+            for id in &request.ids {
+                self.desk(&id.pipeline)?;
+                *counts.entry(id.pipeline.clone()).or_default() += 1;
+            }
+            return Ok(Preview { letters: counts.into_iter().collect(), as_of });
+        }
+        for desk in self.meant(&request.filter)? {
+            let count = desk.queue.count(&request.filter).await?;
+            if count > 0 {
+                letters.push((desk.queue.pipeline().to_owned(), count));
+            }
+        }
+        Ok(Preview { letters, as_of })
+    }
+
+    /// Starts an operation; a [`Runner`] carries it out. The same key again is the same operation.
+    ///
+    /// # Errors
+    /// As [`Console::preview`].
+    pub async fn start(
+        &self,
+        request: &Request,
+        operator: &Operator,
+        key: Option<&str>,
+    ) -> Result<Operation, ConsoleError> {
+        request.check()?;
+        for pipeline in request.filter.pipeline.iter().chain(request.ids.iter().map(|id| &id.pipeline)) {
+            self.desk(pipeline)?;
+        }
+        let text = request.to_json();
+        let new = NewOperation {
+            action: request.action.name(),
+            operator,
+            note: &request.note,
+            request: &text,
+            key,
+        };
+        let id = match self.records.operations.open(&new).await? {
+            Opened::Known(id) if self.operation(id).await?.request != text => {
+                return Err(ConsoleError::KeyInUse(id));
+            }
+            Opened::Known(id) => id,
+            Opened::New(id) => {
+                let subject = format!("operation {id}: {}", request.subject());
+                self.records
+                    .audit
+                    .record(operator, request.action.name(), &subject, 0, &request.note)
+                    .await?;
+                id
+            }
+        };
+        self.wake.notify_one();
+        self.operation(id).await
+    }
+
+    /// Pauses, resumes or cancels an operation.
+    ///
+    /// # Errors
+    /// [`ConsoleError::NoOperation`]; [`ConsoleError::WrongState`] when it cannot go there from where it is.
+    pub async fn turn(
+        &self,
+        id: i64,
+        next: OperationState,
+        operator: &Operator,
+    ) -> Result<Operation, ConsoleError> {
+        let operation = self.operation(id).await?;
+        let verb = match next {
+            OperationState::Paused => "pause",
+            OperationState::Running => "resume",
+            _ => "cancel",
+        };
+        let reason = match next {
+            OperationState::Running => String::new(),
+            _ => format!("by {}", operator.name()),
+        };
+        if !self.records.operations.become_state(id, next, &reason).await? {
+            return Err(ConsoleError::WrongState { id, verb, state: operation.state });
+        }
+        self.records.audit.record(operator, verb, &format!("operation {id}"), operation.total, "").await?;
+        self.wake.notify_one();
+        self.operation(id).await
+    }
+
+    /// Stops or restarts the workers of a pipeline in this process.
+    ///
+    /// # Errors
+    /// [`ConsoleError::NoPipeline`]; [`ConsoleError::NoWorkers`] when nobody works on it here.
+    pub async fn set_paused(
+        &self,
+        pipeline: &str,
+        paused: bool,
+        operator: &Operator,
+    ) -> Result<(), ConsoleError> {
+        let desk = self.desk(pipeline)?;
+        let workers = desk.workers.as_ref().ok_or_else(|| ConsoleError::NoWorkers(pipeline.to_owned()))?;
+        match paused {
+            true => workers.switch.pause(),
+            false => workers.switch.resume(),
+        }
+        let action = if paused { "pause pipeline" } else { "resume pipeline" };
+        Ok(self.records.audit.record(operator, action, pipeline, 0, "").await?)
+    }
+
+    /// Writes down what somebody did elsewhere.
+    ///
+    /// # Errors
+    /// [`ConsoleError::Store`].
+    pub async fn note(&self, operator: &Operator, action: &str, subject: &str) -> Result<(), ConsoleError> {
+        Ok(self.records.audit.record(operator, action, subject, 0, "").await?)
+    }
+}

@@ -1,0 +1,43 @@
+//! redrive's own tables, which the console keeps its records in.
+
+use std::sync::Arc;
+
+use redrive_core::dead_letter::PipelineKind;
+use redrive_store::{Audit, Database, Edits, Error, Letters, Operations};
+
+/// redrive's own tables, which the console keeps its records in.
+pub struct Records {
+    /// The ledger of operations.
+    pub operations: Operations,
+    /// Who did what.
+    pub audit: Audit,
+    /// What letters were before they were edited.
+    pub edits: Edits,
+    /// Letters that were handed in.
+    pub intake: Arc<Letters>,
+}
+
+impl Records {
+    /// Those in this database. Nothing is asked of it yet.
+    #[must_use]
+    pub fn of(database: &Database) -> Self {
+        let intake = Letters::new(database.clone(), PipelineKind::Intake.name(), PipelineKind::Intake);
+        Self {
+            operations: Operations::new(database.clone()),
+            audit: Audit::new(database.clone()),
+            edits: Edits::new(database.clone()),
+            intake: Arc::new(intake),
+        }
+    }
+
+    /// Makes the tables that are missing.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached or refuses.
+    pub async fn migrate(&self) -> Result<(), Error> {
+        self.intake.migrate().await?;
+        self.operations.migrate().await?;
+        self.edits.migrate().await?;
+        self.audit.migrate().await
+    }
+}
