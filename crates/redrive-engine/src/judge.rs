@@ -28,16 +28,6 @@ impl Record {
             Self { retry_count: work.retry_count, max_retries: work.max_retries, history: work.history };
         (work.event, record)
     }
-
-    fn join(self, event: Event) -> Work {
-        Work {
-            event,
-            retry_count: self.retry_count,
-            max_retries: self.max_retries,
-            interrupted: false,
-            history: self.history,
-        }
-    }
 }
 
 /// Tells the handler's breaker how an event ended.
@@ -80,7 +70,7 @@ pub(crate) fn sentence(
 ) -> Settlement {
     let seed = (event.id.0 as u64).wrapping_mul(31).wrapping_add(u64::from(record.retry_count));
     let verdict = limited(policy, &record).decide(&failure, record.retry_count, seed);
-    let failed = Failed::new(pipeline, &record.join(event), failure, Timestamp::now());
+    let failed = Failed::after(record.history, pipeline, &event.event_type, failure, Timestamp::now());
     match verdict {
         Verdict::Retry { after } => Settlement::Retry { after, failed },
         Verdict::Bury | Verdict::Park => Settlement::Dead { failed },
