@@ -91,8 +91,8 @@ const REDRIVE: Sql = sql!(each "outbox/redrive.sql");
 const OUTCOMES: Sql = sql!(each "outbox/outcomes.sql");
 const EDIT: Sql = sql!("outbox/edit.sql");
 
-const WORK: &str = "id, lease, due_at, COALESCE(origin_id, id), event_type, aggregate_type, aggregate_id, payload, \
-                    created_at, retry_count, NULL, {interrupted}, history";
+const WORK: &str = "id, lease, due_at, COALESCE(origin_id, id), event_type{as_text}, aggregate_type{as_text}, \
+                    aggregate_id{as_text}, payload, created_at, retry_count, NULL, {interrupted}, history, 0";
 
 impl Outbox {
     /// The outbox with these tables. Nothing is asked of the database yet.
