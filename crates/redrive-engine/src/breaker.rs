@@ -133,13 +133,13 @@ impl Breaker {
             State::Closed { .. } => return Admission::Yes,
             State::Open { until } => {
                 // Another one, if there is any, tells more than one that failed before.
-                let begin = if has_failed { *until + self.cool_down } else { *until };
+                let begin = if has_failed { *until + self.cool_down / 4 } else { *until };
                 if now < begin {
                     return Admission::After(begin - now);
                 }
             }
             State::HalfOpen { probes, left, since } if now < *since + PROBE_PATIENCE => {
-                let is_early = has_failed && now < *since + self.cool_down;
+                let is_early = has_failed && now < *since + self.cool_down / 4;
                 if *left == 0 || is_early {
                     return Admission::After(self.cool_down);
                 }
@@ -305,8 +305,8 @@ mod tests {
         let now = Instant::now();
         let mut breaker = opened(now);
         let later = now + FIRST_COOL_DOWN;
-        assert_eq!(breaker.admit(WorkId(1), later), Admission::After(FIRST_COOL_DOWN));
-        assert_eq!(breaker.admit(WorkId(1), later + FIRST_COOL_DOWN), Admission::Yes);
+        assert_eq!(breaker.admit(WorkId(1), later), Admission::After(FIRST_COOL_DOWN / 4));
+        assert_eq!(breaker.admit(WorkId(1), later + FIRST_COOL_DOWN / 4), Admission::Yes);
     }
 
     #[test]
