@@ -197,6 +197,7 @@ impl KafkaPipeline {
         };
         let shared = Arc::new(Shared {
             pipeline: options.name.clone(),
+            topic: options.topic.as_str().into(),
             group: group.clone(),
             decoder: self.decoder.clone(),
             sink: Arc::clone(&self.sink),

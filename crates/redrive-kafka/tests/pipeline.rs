@@ -92,6 +92,21 @@ async fn odd_records_on_real_servers() {
     odd_records_are_stored_right_or_dead_lettered_whole(&brokers, &topic, &database).await;
 }
 
+/// Where the decisions among these lie, after they were produced one after the other.
+fn positions(first: &[Sent], then: &[Sent]) -> Vec<String> {
+    let mut next = [0_i64; 2];
+    let mut positions = Vec::new();
+    for sent in first.iter().chain(then) {
+        let offset = &mut next[sent.partition as usize];
+        if sent.value.as_ref().is_some_and(|value| value.starts_with(b"{\"id\":\"d")) {
+            positions.push(format!("{}/{offset}", sent.partition));
+        }
+        *offset += 1;
+    }
+    positions.sort();
+    positions
+}
+
 /// An outage and poison in one batch: no letter twice, healthy records stored in the end.
 async fn an_outage_with_poison_in_the_same_batch(brokers: &str, topic: &str, database: &TestDatabase) {
     let mut client = prepare(database).await;
@@ -118,6 +133,12 @@ async fn an_outage_with_poison_in_the_same_batch(brokers: &str, topic: &str, dat
     assert!(running.pipeline.health().get().unwrap_err().contains("the sink is not available"));
     client.run("ALTER TABLE away RENAME TO decision_log").await;
     until("all rows", async || rows(&mut client).await == 117).await;
+    // What was parked is the record that it was in the stream, not a new one.
+    let wanted: Vec<String> = positions(&sent, &more).into_iter().map(|at| format!("{topic}/{at}")).collect();
+    let place = r#"SELECT topic || '/' || partition || '/' || "offset" FROM decision_log"#;
+    let mut found = client.column(place).await;
+    found.sort();
+    assert_eq!(found, wanted);
     let parking = format!("{topic}-parking");
     until("nothing parked", async || lag(brokers, &parking, &format!("{topic}-writer-parking")).await == 0)
         .await;
