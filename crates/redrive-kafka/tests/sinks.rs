@@ -273,6 +273,54 @@ async fn receive(State(service): State<Service>, body: String) -> (StatusCode, S
     (StatusCode::OK, serde_json::json!({ "failed": failed }).to_string())
 }
 
+/// A service that answers 200 with this body, of so many bytes as it says, and closes.
+async fn answering(body: &'static str, length: usize) -> HttpSink {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = Vec::new();
+            while !request.ends_with(b"]}") {
+                let mut piece = [0; 1024];
+                let many = stream.read(&mut piece).await.unwrap();
+                request.extend_from_slice(&piece[..many]);
+            }
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.shutdown().await.unwrap();
+        }
+    });
+    let options = HttpSinkOptions { url, timeout: PATIENCE, headers: Vec::new() };
+    HttpSink::new(&options, COLUMNS.map(str::to_owned).to_vec()).unwrap()
+}
+
+/// An answer that could not be read counted as success: records were lost.
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_is_no_success() {
+    let records: Vec<Record> = (0..3).map(good).collect();
+    for (body, cut_off, why) in [
+        (r#"{"failed":[{"index":0"#, 10, "broke off"),
+        ("", 30, "broke off"),
+        (r#"{"failed":[{"index":0"#, 0, "cannot be read"),
+        (r#"{"failed":[{"index":"0"}]}"#, 0, "cannot be read"),
+        (r#"{"failed":[0]}"#, 0, "cannot be read"),
+        (r#"{"failed":2}"#, 0, "cannot be read"),
+        (r#"{"failed":[{"index":7}]}"#, 0, "of 3 that it was sent"),
+    ] {
+        let stored = answering(body, body.len() + cut_off).await.store(&rows(&records)).await;
+        let (poison, undecided) = (stored.poison.as_slice(), stored.undecided.as_slice());
+        assert_eq!((poison, undecided), (&[][..], &[0, 1, 2][..]), "{body}");
+        let cause = stored.cause.unwrap();
+        assert!(cause.class.is_retryable() && cause.message.contains(why), "{body}: {cause}");
+    }
+    for body in ["", "OK", r#"{"stored": 3}"#, r#"{"failed":null}"#, r#"{"failed":[]}"#] {
+        let stored = answering(body, body.len()).await.store(&rows(&records)).await;
+        assert_eq!(stored, Stored::default(), "{body}");
+    }
+}
+
 #[tokio::test]
 async fn a_service_names_its_poison_or_is_bisected() {
     let service = Service::default();
