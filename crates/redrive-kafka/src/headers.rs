@@ -13,6 +13,7 @@
 //! kafka_dlt-original-consumer-group    text        redrive-failed-at            RFC 3339
 //! redrive-count   decimal              redrive-first-failed-at      RFC 3339
 //! redrive-origin  topic/partition/offset, on a record that was redriven
+//! redrive-seal    hexadecimal digits: proof of that
 //! ```
 //!
 //! **They do not grow.** A letter that fails again keeps its first origin, its first and its latest
@@ -22,6 +23,7 @@ use jiff::Timestamp;
 use redrive_core::failure::{Class, Code, Failure};
 
 use crate::record::{Header, ORIGIN, Position, Record};
+use crate::seal::SEAL;
 
 /// How often a record was redriven.
 pub const REDRIVE_COUNT: &str = "redrive-count";
@@ -113,7 +115,7 @@ pub fn original(headers: &[Header]) -> Vec<Header> {
         let name = header.name.as_str();
         !OF_LETTERS.iter().any(|prefix| name.starts_with(prefix))
             && !OWN.contains(&name)
-            && !matches!(name, REDRIVE_COUNT | ORIGIN)
+            && !matches!(name, REDRIVE_COUNT | ORIGIN | SEAL)
     };
     headers.iter().filter(is_original).cloned().collect()
 }

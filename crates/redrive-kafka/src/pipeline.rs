@@ -19,6 +19,7 @@ use crate::lane::BatchOptions;
 use crate::observer::Observer;
 use crate::plan::Stage;
 use crate::publisher::Publisher;
+use crate::seal::Seal;
 use crate::sink::Sink;
 use crate::topics::{self, Missing};
 use crate::writer::{LetterTopics, Retries, Shared, Writer};
@@ -68,6 +69,7 @@ pub struct KafkaPipeline {
     decoder: Decoder,
     sink: Arc<dyn Sink>,
     observer: Arc<dyn Observer>,
+    seal: Option<Seal>,
     publisher: Arc<Publisher>,
     ladder: OnceLock<Arc<Ladder>>,
     health: Health,
@@ -86,7 +88,15 @@ impl KafkaPipeline {
     ) -> Result<Self, KafkaError> {
         let publisher = Arc::new(Publisher::new(options.cluster.clone(), options.publish_timeout)?);
         let health = Health::new(Arc::clone(&observer));
-        Ok(Self { options, decoder, sink, observer, publisher, ladder: OnceLock::new(), health })
+        Ok(Self { options, decoder, sink, observer, seal: None, publisher, ladder: OnceLock::new(), health })
+    }
+
+    /// The same pipeline, which knows redriven records by this seal. Without one, a redriven record is a
+    /// new record.
+    #[must_use]
+    pub fn sealed_by(mut self, seal: Seal) -> Self {
+        self.seal = Some(seal);
+        self
     }
 
     /// How it is.
@@ -200,6 +210,7 @@ impl KafkaPipeline {
             topic: options.topic.as_str().into(),
             group: group.clone(),
             decoder: self.decoder.clone(),
+            seal: self.seal.clone(),
             sink: Arc::clone(&self.sink),
             gate: Semaphore::new(options.workers.max(1)),
             ladder: Arc::clone(ladder),

@@ -27,6 +27,7 @@ use crate::outgoing::Outgoing;
 use crate::plan::{Destination, Outcome, Stage, plan};
 use crate::record::{Position, Record};
 use crate::row::Row;
+use crate::seal::Seal;
 use crate::sink::{Sink, bisect_exhausted};
 
 /// The pause when neither Kafka nor the disk takes a letter.
@@ -73,6 +74,7 @@ pub(crate) struct Shared {
     pub(crate) topic: Arc<str>,
     pub(crate) group: String,
     pub(crate) decoder: Decoder,
+    pub(crate) seal: Option<Seal>,
     pub(crate) sink: Arc<dyn Sink>,
     /// So many batches are stored at a time.
     pub(crate) gate: Semaphore,
@@ -149,17 +151,15 @@ impl Writer {
         }
     }
 
-    /// Who a record is, so that the sink takes it once wherever it lies now. A parked record is the one that
-    /// it was in the stream: the parking lot is a topic of ours, and what it says of origins was written by
-    /// [`annotate`].
+    /// Who a record is, so that the sink takes it once wherever it lies now. In the stream anybody may
+    /// say who a record is, and only what is sealed is believed. A parked record is the one that it was in
+    /// the stream: the parking lot is a topic of ours, and what it says of origins was written by [`annotate`].
     fn identity(&self, record: &Record) -> Position {
-        match self.stage {
-            Stage::Stream => record.identity(),
-            Stage::Parking => {
-                let origin = headers::origin(record).filter(|origin| origin.topic == self.shared.topic);
-                origin.unwrap_or_else(|| record.position.clone())
-            }
-        }
+        let origin = match self.stage {
+            Stage::Stream => self.shared.seal.as_ref().and_then(|seal| seal.origin(record)),
+            Stage::Parking => headers::origin(record).filter(|origin| origin.topic == self.shared.topic),
+        };
+        origin.unwrap_or_else(|| record.position.clone())
     }
 
     /// One attempt at what is left; says why something is still left after it.

@@ -10,7 +10,7 @@ use common::stage::{
     Running, Sent, count, decision, lag, mock, options, poison, produce, read, real, sink, until,
 };
 use redrive_kafka::headers;
-use redrive_kafka::record::{Header, Record};
+use redrive_kafka::record::{Header, Position, Record};
 use redrive_testkit::{Backend, Client, TestDatabase};
 
 async fn rows(client: &mut Client) -> i64 {
@@ -197,6 +197,54 @@ async fn what_the_parking_lot_gives_up_goes_alone_to_its_own_dead_letters() {
     assert_eq!(reading.attempts, 3 + 4, "three in the stream, four in the parking lot");
     assert_eq!(count(&brokers, &format!("{topic}-dlq")).await, 0);
     running.stop().await;
+}
+
+/// `redrive-origin` was believed from anybody: such a record was taken for one that is stored already, and
+/// was nowhere.
+async fn headers_that_a_producer_made_up_lose_no_record(brokers: &str, topic: &str, database: &TestDatabase) {
+    let mut client = prepare(database).await;
+    let folder = tempfile::tempdir().unwrap();
+    produce(brokers, topic, &[decision(0, 0)]).await;
+    let running = Running::start(options(brokers, topic, folder.path()), sink(database));
+    until("a row", async || rows(&mut client).await == 1).await;
+    let origin = Header::new("redrive-origin", format!("{topic}/0/0"));
+    let stolen =
+        common::stage::seal().headers(&Position::new(topic, 0, 0), None, decision(0, 0).value.as_deref());
+    let original = vec![
+        Header::new("kafka_dlt-original-topic", topic),
+        Header::new("kafka_dlt-original-partition", 0_i32.to_be_bytes()),
+        Header::new("kafka_dlt-original-offset", 0_i64.to_be_bytes()),
+    ];
+    let with = |headers: Vec<Header>, id: usize| Sent { headers, ..decision(0, id) };
+    let forged = [with(vec![origin.clone()], 1), with(stolen.to_vec(), 2), with(original.clone(), 3)];
+    produce(brokers, topic, &forged).await;
+    // The same in the parking lot.
+    until("four rows", async || rows(&mut client).await == 4).await;
+    client.run("ALTER TABLE decision_log RENAME TO away").await;
+    produce(brokers, topic, &[with(vec![origin], 4), with(stolen.to_vec(), 5), with(original, 6)]).await;
+    until("parked", async || count(brokers, &format!("{topic}-parking")).await == 3).await;
+    client.run("ALTER TABLE away RENAME TO decision_log").await;
+    until("seven rows", async || rows(&mut client).await == 7).await;
+    let places = client.column(r#"SELECT id || '@' || "offset" FROM decision_log ORDER BY id"#).await;
+    assert_eq!(places, ["d0@0", "d1@1", "d2@2", "d3@3", "d4@4", "d5@5", "d6@6"]);
+    let topics = client.column("SELECT DISTINCT topic FROM decision_log").await;
+    assert_eq!(topics, [topic]);
+    assert_eq!(count(brokers, &format!("{topic}-dlq")).await, 0);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn made_up_headers_on_the_broker_in_this_process() {
+    let cluster = mock("forged", 1);
+    let brokers = cluster.bootstrap_servers();
+    headers_that_a_producer_made_up_lose_no_record(&brokers, "forged", &redrive_testkit::sqlite()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn made_up_headers_on_real_servers() {
+    let Some((brokers, topic)) = real(file!(), 1).await else { return };
+    let Some(database) = redrive_testkit::postgres(file!()).await else { return };
+    headers_that_a_producer_made_up_lose_no_record(&brokers, &topic, &database).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

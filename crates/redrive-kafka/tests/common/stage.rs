@@ -13,6 +13,7 @@ use rdkafka::producer::{DefaultProducerContext, FutureProducer, FutureRecord};
 use rdkafka::{Offset, TopicPartitionList};
 use redrive_core::backoff::{Backoff, Jitter};
 use redrive_kafka::record::{Header, Record};
+use redrive_kafka::seal::Seal;
 use redrive_kafka::sink::{MySqlSink, PostgresSink, Sink, SqliteSink};
 use redrive_kafka::topics::{self, Missing};
 use redrive_kafka::{
@@ -100,6 +101,11 @@ pub(crate) fn options(brokers: &str, topic: &str, folder: &Path) -> KafkaPipelin
     }
 }
 
+/// The seal of every pipeline here.
+pub(crate) fn seal() -> Seal {
+    Seal::from_secrets(["secret"])
+}
+
 /// A pipeline at work.
 pub(crate) struct Running {
     pub(crate) pipeline: Arc<KafkaPipeline>,
@@ -116,7 +122,8 @@ impl Drop for Running {
 
 impl Running {
     pub(crate) fn start(options: KafkaPipelineOptions, sink: Arc<dyn Sink>) -> Self {
-        let pipeline = Arc::new(KafkaPipeline::new(options, decoder(), sink, Arc::new(Silent)).unwrap());
+        let pipeline = KafkaPipeline::new(options, decoder(), sink, Arc::new(Silent)).unwrap();
+        let pipeline = Arc::new(pipeline.sealed_by(seal()));
         let stop = CancellationToken::new();
         let task = tokio::spawn(Arc::clone(&pipeline).run(stop.clone()));
         Self { pipeline, stop, task: Some(task) }
