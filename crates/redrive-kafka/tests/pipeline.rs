@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::prepare;
@@ -11,6 +12,7 @@ use common::stage::{
 };
 use redrive_kafka::headers;
 use redrive_kafka::record::{Header, Position, Record};
+use redrive_kafka::sink::PostgresSink;
 use redrive_testkit::{Backend, Client, TestDatabase};
 
 async fn rows(client: &mut Client) -> i64 {
@@ -196,6 +198,40 @@ async fn what_the_parking_lot_gives_up_goes_alone_to_its_own_dead_letters() {
     assert_eq!(letter.value, sent[13].value);
     assert_eq!(reading.attempts, 3 + 4, "three in the stream, four in the parking lot");
     assert_eq!(count(&brokers, &format!("{topic}-dlq")).await, 0);
+    running.stop().await;
+}
+
+/// A right that is lost while it runs: the stream is parked and held, and nothing is a dead letter.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_right_to_insert_is_an_outage() {
+    let Some((brokers, topic)) = real(file!(), 1).await else { return };
+    let Some(database) = redrive_testkit::postgres(file!()).await else { return };
+    let mut client = prepare(&database).await;
+    let user = format!("r{}", database.url.rsplit('/').next().unwrap());
+    client
+        .run(&format!("CREATE ROLE {user} LOGIN; GRANT SELECT, INSERT ON decision_log, account TO {user}"))
+        .await;
+    let url = database.url.replacen("redrive@", &format!("{user}@"), 1);
+    let folder = tempfile::tempdir().unwrap();
+    let as_user = Arc::new(PostgresSink::new(&url, common::table(), Duration::from_secs(5)).unwrap());
+    let running = Running::start(options(&brokers, &topic, folder.path()), as_user);
+    produce(&brokers, &topic, &[decision(0, 0)]).await;
+    until("a row", async || rows(&mut client).await == 1).await;
+    client.run(&format!("REVOKE INSERT ON decision_log FROM {user}")).await;
+    let sent: Vec<Sent> = (1..30).map(|id| decision(0, id)).collect();
+    produce(&brokers, &topic, &sent).await;
+    until("parked", async || count(&brokers, &format!("{topic}-parking")).await == 29).await;
+    let said = running.pipeline.health().get().unwrap_err();
+    assert!(said.contains("permission denied for table decision_log"), "{said}");
+    // Longer than all attempts of the parking lot take.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(running.pipeline.health().get().is_err());
+    client.run(&format!("GRANT INSERT ON decision_log TO {user}")).await;
+    until("all rows", async || rows(&mut client).await == 30).await;
+    until("it is well again", async || running.pipeline.health().get().is_ok()).await;
+    for suffix in ["dlq", "parking-dlq"] {
+        assert_eq!(count(&brokers, &format!("{topic}-{suffix}")).await, 0, "{suffix}");
+    }
     running.stop().await;
 }
 
