@@ -39,6 +39,24 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// How often what was refused is tried again.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(300);
 
+/// Letters that are neither confirmed by Kafka nor on disk.
+#[derive(Debug, thiserror::Error)]
+#[error("letters can be kept neither in Kafka nor on disk, and {} wait: {why}", open.len())]
+pub struct Unsettled {
+    /// Which ones.
+    pub open: Vec<Outgoing>,
+    why: String,
+}
+
+impl Unsettled {
+    fn add(&mut self, letter: &Outgoing, failure: &Failure, why: &str) {
+        if self.open.is_empty() {
+            self.why = format!("topic {}: {}; {why}", letter.topic, failure.message);
+        }
+        self.open.push(letter.clone());
+    }
+}
+
 /// The way of letters to safety.
 #[derive(Debug)]
 pub struct Ladder {
@@ -77,8 +95,9 @@ impl Ladder {
     /// Brings letters to safety. When it returns, each is confirmed or on disk.
     ///
     /// # Errors
-    /// When neither Kafka nor the disk took some of them.
-    pub async fn settle(&self, letters: &[Outgoing]) -> Result<(), SpoolError> {
+    /// [`Unsettled`] holds those that neither Kafka nor the disk took. The others are safe: settling them
+    /// again would publish them twice.
+    pub async fn settle(&self, letters: &[Outgoing]) -> Result<(), Unsettled> {
         if letters.is_empty() {
             return Ok(());
         }
@@ -87,20 +106,29 @@ impl Ladder {
         for (letter, result) in letters.iter().zip(results) {
             match result {
                 Ok(()) => {}
-                Err(failure) if failure.class.is_retryable() => {
-                    self.note_away(&failure);
-                    later.push(letter.encode());
-                }
-                Err(failure) => {
-                    self.note_refused(letter, &failure);
-                    refused.push(letter.encode());
-                }
+                Err(failure) if failure.class.is_retryable() => later.push((letter, failure)),
+                Err(failure) => refused.push((letter, failure)),
             }
         }
-        self.keep(&self.outgoing, later, "outgoing").await?;
-        self.keep(&self.refused, refused, "refused").await?;
+        let mut unsettled = Unsettled { open: Vec::new(), why: String::new() };
+        for (letter, failure, kept) in self.keep_all(&self.outgoing, later, "outgoing").await {
+            match kept {
+                Ok(()) => self.note_away(&failure),
+                Err(why) => unsettled.add(letter, &failure, &why),
+            }
+        }
+        for (letter, failure, kept) in self.keep_all(&self.refused, refused, "refused").await {
+            match kept {
+                Ok(()) => self.note_refused(letter, &failure),
+                Err(why) => unsettled.add(letter, &failure, &why),
+            }
+        }
         self.measure();
-        Ok(())
+        if unsettled.open.is_empty() {
+            return Ok(());
+        }
+        self.health.note("disk", Err(unsettled.to_string()));
+        Err(unsettled)
     }
 
     /// Publishes what lies on disk, until it is told to stop.
@@ -165,10 +193,11 @@ impl Ladder {
             match result {
                 Ok(()) => self.outgoing.acknowledge(position.into()),
                 Err(failure) if failure.class.is_retryable() => waiting = waiting.or(Some(failure)),
-                Err(failure) => {
-                    self.note_refused(&letter, &failure);
-                    self.move_on(position, letter.encode()).await?;
-                }
+                Err(failure) => match self.move_on(position, letter.encode()).await {
+                    Ok(()) => self.note_refused(&letter, &failure),
+                    // The others are acknowledged all the same, or they would be published again.
+                    Err(failure) => waiting = waiting.or(Some(failure)),
+                },
             }
         }
         waiting.map_or(Ok(()), Err)
@@ -176,7 +205,7 @@ impl Ladder {
 
     async fn move_on(&self, position: redrive_spool::journal::Position, entry: Bytes) -> Result<(), Failure> {
         let moved = self.keep(&self.refused, vec![entry], "refused").await;
-        moved.map_err(|error| Failure::transient("Disk", error.to_string()))?;
+        moved.map_err(|why| Failure::transient("Disk", why))?;
         self.outgoing.acknowledge(position.into());
         Ok(())
     }
@@ -213,29 +242,40 @@ impl Ladder {
         }
     }
 
-    async fn keep(
+    /// Keeps letters, and says of each whether it is kept. Together, or, when they do not fit together, each
+    /// by itself.
+    async fn keep_all<'a>(
         &self,
         journal: &Journal,
-        entries: Vec<Bytes>,
+        letters: Vec<(&'a Outgoing, Failure)>,
         rung: &'static str,
-    ) -> Result<(), SpoolError> {
+    ) -> Vec<(&'a Outgoing, Failure, Result<(), String>)> {
+        let entries: Vec<Bytes> = letters.iter().map(|(letter, _)| letter.encode()).collect();
+        let kept = match self.keep(journal, entries.clone(), rung).await {
+            Ok(()) => vec![Ok(()); entries.len()],
+            Err(_) if entries.len() > 1 => {
+                let mut kept = Vec::with_capacity(entries.len());
+                for entry in entries {
+                    kept.push(self.keep(journal, vec![entry], rung).await);
+                }
+                kept
+            }
+            Err(why) => vec![Err(why)],
+        };
+        letters.into_iter().zip(kept).map(|((letter, failure), kept)| (letter, failure, kept)).collect()
+    }
+
+    /// All of them, or none and why.
+    async fn keep(&self, journal: &Journal, entries: Vec<Bytes>, rung: &'static str) -> Result<(), String> {
         if entries.is_empty() {
             return Ok(());
         }
-        let many = entries.len() as u64;
-        match journal.append(entries).await {
-            Ok(_) => {
-                let labels = [("pipeline", self.pipeline.clone()), ("rung", rung.to_owned())];
-                counter!("redrive_kafka_spooled_total", &labels).increment(many);
-                self.health.note("disk", Ok(()));
-                Ok(())
-            }
-            Err(error) => {
-                self.health
-                    .note("disk", Err(format!("letters can be kept neither in Kafka nor on disk: {error}")));
-                Err(error)
-            }
-        }
+        let (many, bytes) = (entries.len() as u64, entries.iter().map(Bytes::len).sum::<usize>());
+        journal.append(entries).await.map_err(|error| why_not_kept(bytes, &error))?;
+        let labels = [("pipeline", self.pipeline.clone()), ("rung", rung.to_owned())];
+        counter!("redrive_kafka_spooled_total", &labels).increment(many);
+        self.health.note("disk", Ok(()));
+        Ok(())
     }
 
     fn note_away(&self, failure: &Failure) {
@@ -262,5 +302,15 @@ impl Ladder {
         gauge!("redrive_ladder_rung", "pipeline" => pipeline()).set(rung.level());
         gauge!("redrive_kafka_spooled", "pipeline" => pipeline(), "rung" => "outgoing").set(outgoing as f64);
         gauge!("redrive_kafka_spooled", "pipeline" => pipeline(), "rung" => "refused").set(refused as f64);
+    }
+}
+
+fn why_not_kept(bytes: usize, error: &SpoolError) -> String {
+    match error {
+        SpoolError::Full { dir, size, limit } => format!(
+            "{bytes} bytes do not fit into {}, which holds {size} of at most {limit}: raise `fallback.max-size`",
+            dir.display()
+        ),
+        error => error.to_string(),
     }
 }

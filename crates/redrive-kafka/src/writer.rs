@@ -112,7 +112,7 @@ impl Processor for Writer {
         let stored = |outcome: Option<Outcome>| outcome.unwrap_or(Outcome::Stored);
         let plan = plan(self.stage, &offsets, tally.outcomes.into_iter().map(stored).collect());
         let letters = self.letters(batch, &plan.letters, attempts);
-        if !self.settle(&letters, stop).await {
+        if !self.settle(letters, stop).await {
             return false;
         }
         self.tell(batch, plan.stored, &plan.letters, attempts);
@@ -252,9 +252,11 @@ impl Writer {
     }
 
     /// Until every letter is safe: a record that neither Kafka nor the disk takes is not let go.
-    async fn settle(&self, letters: &[Outgoing], stop: &CancellationToken) -> bool {
-        while let Err(error) = self.shared.ladder.settle(letters).await {
-            tracing::error!(pipeline = %self.shared.pipeline, %error, "letters have no safe place: the partition waits");
+    /// What is safe is not published again.
+    async fn settle(&self, mut letters: Vec<Outgoing>, stop: &CancellationToken) -> bool {
+        while let Err(unsettled) = self.shared.ladder.settle(&letters).await {
+            tracing::error!(pipeline = %self.shared.pipeline, error = %unsettled, "letters have no safe place: the partition waits");
+            letters = unsettled.open;
             if stop.run_until_cancelled(sleep(STUCK)).await.is_none() {
                 return false;
             }

@@ -13,7 +13,7 @@ use redrive_kafka::ladder::Ladder;
 use redrive_kafka::outgoing::Outgoing;
 use redrive_kafka::publisher::Publisher;
 use redrive_kafka::record::Header;
-use redrive_kafka::{Cluster, KafkaPipeline, Silent};
+use redrive_kafka::{Cluster, Health, KafkaPipeline, Silent};
 use std::sync::Arc;
 
 fn letter(topic: &str, number: usize) -> Outgoing {
@@ -28,6 +28,14 @@ fn letter(topic: &str, number: usize) -> Outgoing {
 }
 
 fn ladder(brokers: &str, folder: &std::path::Path) -> Ladder {
+    ladder_of(brokers, folder, redrive_spool::JournalOptions::default()).0
+}
+
+fn ladder_of(
+    brokers: &str,
+    folder: &std::path::Path,
+    journal: redrive_spool::JournalOptions,
+) -> (Ladder, Health) {
     let publisher = Publisher::new(Cluster::at(brokers), Duration::from_millis(1500)).unwrap();
     // A health to report to, from a pipeline that does not run.
     let pipeline = KafkaPipeline::new(
@@ -37,8 +45,8 @@ fn ladder(brokers: &str, folder: &std::path::Path) -> Ladder {
         Arc::new(Silent),
     );
     let health = pipeline.unwrap().health().clone();
-    Ladder::open("decisions", Arc::new(publisher), folder, redrive_spool::JournalOptions::default(), health)
-        .unwrap()
+    let ladder = Ladder::open("decisions", Arc::new(publisher), folder, journal, health.clone());
+    (ladder.unwrap(), health)
 }
 
 fn values(records: &[redrive_kafka::record::Record]) -> Vec<String> {
@@ -116,6 +124,62 @@ async fn a_letter_that_is_too_large_with_its_headers_goes_without_them_and_else_
     assert_eq!(records.len(), 2);
     let large = records.iter().find(|record| record.size() > 1_000).unwrap();
     assert!(large.headers.is_empty(), "without what only explains");
+}
+
+/// A letter for which there is no room on disk had all letters of its batch published again, every five
+/// seconds, for as long as it waited.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_letter_without_a_safe_place_has_no_other_published_twice() {
+    let Some(brokers) = redrive_testkit::server("REDRIVE_TEST_KAFKA", file!()) else { return };
+    let topic = format!("t-{}", uuid::Uuid::now_v7().simple());
+    common::stage::create(&brokers, &topic, 1).await;
+    let folder = tempfile::tempdir().unwrap();
+    // Larger than what its records may be in all: one of those that are too large for Kafka fits.
+    let journal = redrive_spool::JournalOptions { max_size: 2 << 20, ..Default::default() };
+    let (ladder, health) = ladder_of(&brokers, folder.path(), journal);
+    let too_large = |bytes: usize| Outgoing { value: Some(vec![b'x'; bytes]), ..letter(&topic, 0) };
+    let mut letters: Vec<Outgoing> = (0..5).map(|number| letter(&topic, number)).collect();
+    letters.insert(2, too_large(1_200_000));
+    letters.push(too_large(2_200_000));
+    let unsettled = ladder.settle(&letters).await.unwrap_err();
+    assert_eq!(unsettled.open, letters[6..], "the other one is on disk, and the small ones in Kafka");
+    assert_eq!(ladder.waiting(), (0, 1));
+    let said = health.get().unwrap_err();
+    assert!(said.contains("and 1 wait") && said.contains("raise `fallback.max-size`"), "{said}");
+    assert!(!said.contains("holds 0 of"), "{said}");
+    let unsettled = ladder.settle(&unsettled.open).await.unwrap_err();
+    assert_eq!(unsettled.open, letters[6..]);
+    assert_eq!(values(&read(&brokers, &topic).await), ["0", "1", "2", "3", "4"], "each once");
+}
+
+/// The same of a whole pipeline: while its batch waits for room, no letter is published again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_waits_for_room_publishes_nothing_again() {
+    let Some(brokers) = redrive_testkit::server("REDRIVE_TEST_KAFKA", file!()) else { return };
+    let topic = format!("t-{}", uuid::Uuid::now_v7().simple());
+    let database = redrive_testkit::sqlite();
+    prepare(&database).await;
+    let folder = tempfile::tempdir().unwrap();
+    // Larger than what the topic of letters takes.
+    common::stage::create_with(&brokers, &topic, 1, &[("max.message.bytes", "4000000")]).await;
+    common::stage::create(&brokers, &format!("{topic}-dlq"), 1).await;
+    let mut sent: Vec<Sent> = (0..5).map(|_| Sent::text(0, "{")).collect();
+    sent.insert(2, Sent::text(0, vec![b'x'; 1_200_000]));
+    produce(&brokers, &topic, &sent).await;
+    let options = redrive_kafka::KafkaPipelineOptions {
+        folder_size: 1 << 20,
+        ..options(&brokers, &topic, folder.path())
+    };
+    let running = Running::start(options, sink(&database));
+    until("it says so", async || {
+        running.pipeline.health().get().is_err_and(|said| said.contains("max-size"))
+    })
+    .await;
+    // Longer than the pause between two attempts.
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    assert_eq!(count(&brokers, &format!("{topic}-dlq")).await, 5);
+    assert!(lag(&brokers, &topic, &format!("{topic}-writer")).await > 0, "nothing of it is committed");
+    running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -47,10 +47,15 @@ pub(crate) async fn real(test: &str, partitions: i32) -> Option<(String, String)
 }
 
 pub(crate) async fn create(brokers: &str, topic: &str, partitions: i32) {
+    create_with(brokers, topic, partitions, &[]).await;
+}
+
+pub(crate) async fn create_with(brokers: &str, topic: &str, partitions: i32, settings: &[(&str, &str)]) {
     use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
     let admin: AdminClient<rdkafka::client::DefaultClientContext> =
         ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap();
     let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
+    let new = settings.iter().fold(new, |new, (name, value)| new.set(name, value));
     for result in admin.create_topics(&[new], &AdminOptions::new()).await.unwrap() {
         result.unwrap();
     }
