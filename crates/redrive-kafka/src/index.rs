@@ -27,6 +27,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Cluster;
+use crate::defect;
 use crate::headers;
 use crate::health::Health;
 use crate::record::{Header, Record};
@@ -39,6 +40,7 @@ const POLL: Duration = Duration::from_millis(200);
 /// How often to look for new partitions, and for parked letters that are done with.
 const LOOK: Duration = Duration::from_secs(2);
 const ASK: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// What only an index says about a letter.
 const KEY: &str = "redrive:key";
@@ -63,21 +65,40 @@ pub struct IndexOptions {
 
 /// Reads topics of letters into the store until it is told to stop.
 pub async fn index(options: IndexOptions, letters: Arc<Letters>, health: Health, stop: CancellationToken) {
-    let runtime = Handle::current();
-    let thread = tokio::task::spawn_blocking(move || {
-        let mut pause = Duration::from_millis(500);
-        while !stop.is_cancelled() {
-            let reader = Reader::new(&options, &letters, &runtime);
-            let ended = reader.and_then(|mut reader| reader.run(&stop, &health));
-            if let Err(error) = ended {
-                health.note("index", Err(format!("letters in topics cannot be read: {error}")));
-                runtime.block_on(async { stop.run_until_cancelled(tokio::time::sleep(pause)).await });
-                pause = (pause * 2).min(Duration::from_secs(10));
-            }
+    loop {
+        let (options, letters, runtime) = (options.clone(), Arc::clone(&letters), Handle::current());
+        let (health_of_thread, stop_thread) = (health.clone(), stop.clone());
+        let thread = tokio::task::spawn_blocking(move || {
+            read(&options, &letters, &runtime, &health_of_thread, &stop_thread);
+        });
+        let Err(error) = thread.await else { return };
+        let Ok(panic) = error.try_into_panic() else { return };
+        let why = defect::said(panic.as_ref());
+        health
+            .note("index", Err(format!("the index panicked and is started again: {why}: please report it")));
+        if stop.run_until_cancelled(tokio::time::sleep(LONGEST_PAUSE)).await.is_none() {
+            return;
         }
-    });
-    // A defect in it has been reported by the runtime.
-    let _ = thread.await;
+    }
+}
+
+fn read(
+    options: &IndexOptions,
+    letters: &Letters,
+    runtime: &Handle,
+    health: &Health,
+    stop: &CancellationToken,
+) {
+    let mut pause = Duration::from_millis(500);
+    while !stop.is_cancelled() {
+        let reader = Reader::new(options, letters, runtime);
+        let ended = reader.and_then(|mut reader| reader.run(stop, health));
+        if let Err(error) = ended {
+            health.note("index", Err(format!("letters in topics cannot be read: {error}")));
+            runtime.block_on(async { stop.run_until_cancelled(tokio::time::sleep(pause)).await });
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
 }
 
 struct Reader<'a> {

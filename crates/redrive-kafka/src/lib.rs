@@ -20,6 +20,7 @@
 
 mod client;
 mod consumer;
+mod defect;
 mod health;
 mod lane;
 mod observer;

@@ -20,7 +20,7 @@ use crate::observer::Observer;
 use crate::plan::Stage;
 use crate::publisher::Publisher;
 use crate::seal::Seal;
-use crate::sink::Sink;
+use crate::sink::{Guarded, Sink};
 use crate::topics::{self, Missing};
 use crate::writer::{LetterTopics, Retries, Shared, Writer};
 
@@ -88,6 +88,7 @@ impl KafkaPipeline {
     ) -> Result<Self, KafkaError> {
         let publisher = Arc::new(Publisher::new(options.cluster.clone(), options.publish_timeout)?);
         let health = Health::new(Arc::clone(&observer));
+        let sink = Arc::new(Guarded(sink));
         Ok(Self { options, decoder, sink, observer, seal: None, publisher, ladder: OnceLock::new(), health })
     }
 
@@ -201,9 +202,13 @@ impl KafkaPipeline {
         stop: &CancellationToken,
     ) -> Result<(), KafkaError> {
         let options = &self.options;
-        let (topic, group, retries, part) = match stage {
-            Stage::Stream => (&options.topic, &options.group, options.retries, "stream"),
-            Stage::Parking => (&options.letters.parking, &options.parking_group, options.parking, "parking"),
+        let (topic, group, retries) = match stage {
+            Stage::Stream => (&options.topic, &options.group, options.retries),
+            Stage::Parking => (&options.letters.parking, &options.parking_group, options.parking),
+        };
+        let (part, lanes_part) = match stage {
+            Stage::Stream => ("stream", "stream lanes"),
+            Stage::Parking => ("parking", "parking lanes"),
         };
         let shared = Arc::new(Shared {
             pipeline: options.name.clone(),
@@ -226,6 +231,7 @@ impl KafkaPipeline {
             batch: options.batch,
             grace: options.grace,
             part,
+            lanes_part,
         };
         let writer = Arc::new(Writer { shared, stage, retries });
         consume(consumer, writer, self.health.clone(), stop.clone()).await

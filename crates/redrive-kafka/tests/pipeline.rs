@@ -10,9 +10,11 @@ use common::prepare;
 use common::stage::{
     Running, Sent, count, decision, lag, mock, options, poison, produce, read, real, sink, until,
 };
+use redrive_core::failure::Failure;
 use redrive_kafka::headers;
 use redrive_kafka::record::{Header, Position, Record};
-use redrive_kafka::sink::PostgresSink;
+use redrive_kafka::row::{Cell, Row};
+use redrive_kafka::sink::{PostgresSink, Sink, Stored};
 use redrive_testkit::{Backend, Client, TestDatabase};
 
 async fn rows(client: &mut Client) -> i64 {
@@ -232,6 +234,57 @@ async fn a_lost_right_to_insert_is_an_outage() {
     for suffix in ["dlq", "parking-dlq"] {
         assert_eq!(count(&brokers, &format!("{topic}-{suffix}")).await, 0, "{suffix}");
     }
+    running.stop().await;
+}
+
+/// A sink with a defect: it panics at some records.
+struct Fragile(Arc<dyn Sink>);
+
+impl Fragile {
+    fn trip(rows: &[Row<'_>]) {
+        let is_thirteen = |row: &Row<'_>| row.cells.contains(&Cell::Number("13".into()));
+        assert!(!rows.iter().any(is_thirteen), "thirteen");
+    }
+}
+
+#[async_trait::async_trait]
+impl Sink for Fragile {
+    async fn write(&self, rows: &[Row<'_>]) -> Result<(), Failure> {
+        Self::trip(rows);
+        self.0.write(rows).await
+    }
+
+    async fn store(&self, rows: &[Row<'_>]) -> Stored {
+        Self::trip(rows);
+        self.0.store(rows).await
+    }
+
+    async fn probe(&self) -> Result<(), Failure> {
+        self.0.probe().await
+    }
+}
+
+/// A panic of the sink ended the lane in silence: its partition stood still, and health knew nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_at_which_the_sink_panics_is_given_up_alone() {
+    let cluster = mock("fragile", 1);
+    let brokers = cluster.bootstrap_servers();
+    let database = redrive_testkit::sqlite();
+    let mut client = prepare(&database).await;
+    let folder = tempfile::tempdir().unwrap();
+    let sent: Vec<Sent> = (0..30).map(|id| decision(0, id)).collect();
+    produce(&brokers, "fragile", &sent).await;
+    let fragile = Arc::new(Fragile(sink(&database)));
+    let running = Running::start(options(&brokers, "fragile", folder.path()), fragile);
+    until("all but one", async || rows(&mut client).await == 29).await;
+    until("the letter", async || count(&brokers, "fragile-parking-dlq").await == 1).await;
+    let letter = headers::read(&read(&brokers, "fragile-parking-dlq").await[0]);
+    assert_eq!(letter.origin.unwrap().to_string(), "fragile/0/13");
+    assert_eq!(letter.failure.kind, "Panic");
+    assert!(
+        letter.failure.message.contains("the sink panicked") && letter.failure.message.contains("thirteen")
+    );
+    assert_eq!(count(&brokers, "fragile-dlq").await, 0);
     running.stop().await;
 }
 
