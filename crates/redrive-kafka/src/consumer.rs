@@ -519,6 +519,7 @@ mod tests {
             lanes_part: "stream lanes",
         };
         let stop = CancellationToken::new();
+        let _at_the_end = stop.clone().drop_guard();
         let consuming =
             tokio::spawn(consume(options, Arc::<Fragile>::clone(&fragile), health.clone(), stop.clone()));
         let is_done = async || fragile.done.lock().unwrap().contains(&19);

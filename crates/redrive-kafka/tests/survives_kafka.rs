@@ -82,6 +82,58 @@ async fn letters_wait_on_disk_while_kafka_is_away_and_come_back_in_order() {
     assert_eq!(values(&read(&brokers, "down-dlq").await), expected);
 }
 
+/// The first 500 letters of a topic that is not there kept all others behind them from being read.
+#[tokio::test(flavor = "multi_thread")]
+async fn letters_of_a_topic_that_is_not_there_hold_up_no_others() {
+    let cluster = mock("there", 1);
+    cluster.create_topic("gone-dlq", 1, 1).unwrap();
+    let brokers = cluster.bootstrap_servers();
+    let folder = tempfile::tempdir().unwrap();
+    let ladder = ladder(&brokers, folder.path());
+    cluster.broker_down(1).unwrap();
+    let letters: Vec<Outgoing> = (0..1_200)
+        .map(|number| letter(if number % 400 == 399 { "there-dlq" } else { "gone-dlq" }, number))
+        .collect();
+    // All of the first chunk and most of the others are for the one that is not there.
+    ladder.settle(&[&letters[..399], &letters[400..]].concat()).await.unwrap();
+    assert_eq!(ladder.waiting(), (1_199, 0));
+    cluster.topic_error("gone-dlq", RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART).unwrap();
+    cluster.broker_up(1).unwrap();
+    let stop = tokio_util::sync::CancellationToken::new();
+    let drained = async {
+        until("the others", async || ladder.waiting() == (1_197, 0)).await;
+        cluster.topic_error("gone-dlq", RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).unwrap();
+        until("all", async || ladder.waiting() == (0, 0)).await;
+        stop.cancel();
+    };
+    tokio::join!(ladder.drain(&stop), drained);
+    assert_eq!(values(&read(&brokers, "there-dlq").await), ["799", "1199"]);
+}
+
+/// A stop waited for each of the letters that Kafka refuses, up to the time-out of a letter each.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_does_not_wait_for_letters_that_kafka_refuses() {
+    let cluster = mock("stop", 1);
+    let brokers = cluster.bootstrap_servers();
+    let folder = tempfile::tempdir().unwrap();
+    let ladder = ladder(&brokers, folder.path());
+    let refused = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+    cluster.request_errors(RDKafkaApiKey::Produce, &[refused]);
+    let letters: Vec<Outgoing> = (0..5).map(|number| letter("stop-dlq", number)).collect();
+    ladder.settle(&letters).await.unwrap();
+    assert_eq!(ladder.waiting(), (0, 5));
+    cluster.broker_down(1).unwrap();
+    let stop = tokio_util::sync::CancellationToken::new();
+    let stopping = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        stop.cancel();
+        std::time::Instant::now()
+    };
+    let ((), stopped) = tokio::join!(ladder.drain(&stop), stopping);
+    assert!(stopped.elapsed() < Duration::from_secs(1), "{:?}", stopped.elapsed());
+    assert_eq!(ladder.waiting(), (0, 5), "nothing is lost");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_kafka_refuses_is_kept_apart_and_holds_up_nobody() {
     let cluster = mock("refused", 1);
