@@ -46,7 +46,11 @@ impl AlertService for Heard {
 
 impl Heard {
     fn contains(&self, alert: &str) -> bool {
-        self.0.lock().unwrap().iter().any(|heard| heard == alert)
+        self.count(alert) > 0
+    }
+
+    fn count(&self, alert: &str) -> usize {
+        self.0.lock().unwrap().iter().filter(|heard| *heard == alert).count()
     }
 }
 
@@ -161,6 +165,52 @@ async fn while_the_store_is_away_batches_wait_on_disk_and_drain_when_it_is_back(
     eventually("drained", || stand.ingest.status().spool.files == 0).await;
     assert_eq!(stand.stored(), 10);
     eventually("told", || stand.alerts.contains("store up")).await;
+    stand.end().await;
+}
+
+/// Recovery waits for a moment without uploads, and under load there is none: for 40 s nobody asked a store
+/// that had been back all the while, and accepted events were evicted.
+#[tokio::test]
+async fn under_a_steady_load_a_live_batch_notices_that_the_store_is_back() {
+    let stand = Stand::with(Durability::Memory, |options| {
+        // No moment without uploads.
+        options.recovery_interval = Duration::from_secs(3600);
+    });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    stand.take_away("store");
+    stand.accept("{\"first\":1}").await;
+    eventually("saved", || stand.ingest.status().spool.files == 1).await;
+    stand.give_back("store");
+    redrive_testkit::eventually(Duration::from_secs(10), "noticed", async || {
+        stand.accept("{\"next\":1}").await;
+        stand.ingest.status().store_down.is_none()
+    })
+    .await;
+    assert!(stand.alerts.contains("store up"));
+    stand.end().await;
+}
+
+/// Whether or not it is time: nothing is deleted while nobody knows whether the store is back.
+#[tokio::test(start_paused = true)]
+async fn before_a_file_is_evicted_the_store_is_asked() {
+    let stand = Stand::with(Durability::Memory, |options| {
+        options.recovery_interval = Duration::from_secs(3600);
+        options.spool_options.max_size = 150;
+    });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    stand.take_away("store");
+    // It fails again and again: then it is asked once in 15 s.
+    for number in 0..200 {
+        stand.accept(&format!("{{\"number\":{number}}}")).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert!(stand.alerts.contains("file evicted"), "there is room for one file only");
+    stand.give_back("store");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let evicted = stand.alerts.count("file evicted");
+    stand.accept("{\"last\":1}").await;
+    eventually("stored", || stand.stored() == 1).await;
+    assert_eq!(stand.alerts.count("file evicted"), evicted);
     stand.end().await;
 }
 

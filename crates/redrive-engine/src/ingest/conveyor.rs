@@ -93,7 +93,7 @@ impl Conveyor {
     /// Nothing else to do: the gauges, and the oldest file, if nothing is being uploaded.
     fn rest(&mut self) {
         self.ingest.show_levels();
-        if self.uploads.is_empty() && self.recovery.is_empty() && self.ingest.outage.may_ask() {
+        if self.uploads.is_empty() && self.recovery.is_empty() && self.ingest.outage.take_turn() {
             let ingest = Arc::clone(&self.ingest);
             self.recovery.spawn(async move { ingest.recover().await });
         }
@@ -139,7 +139,10 @@ impl Ingest {
     /// Tells what became of a file; whether to go on.
     pub(super) fn recovered(&self, outcome: Outcome) -> bool {
         match outcome {
-            Outcome::Empty => return false,
+            Outcome::Empty => {
+                self.outage.give_turn_back();
+                return false;
+            }
             Outcome::Uploaded { file, events } => {
                 self.tally.reuploaded.increment(events);
                 self.tally.stored.increment(events);
@@ -164,6 +167,7 @@ impl Ingest {
                 return false;
             }
             Outcome::Unreadable { file, error } => {
+                self.outage.give_turn_back();
                 self.notify(Notice::Unreadable, &file, 0, &Failure::transient("Disk", error.to_string()));
             }
         }

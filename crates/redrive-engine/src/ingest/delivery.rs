@@ -93,25 +93,18 @@ impl Ingest {
     }
 
     async fn place(self: &Arc<Self>, name: &str, batch: &Batch, events: u64) {
-        if self.upload(name, batch, events).await || self.save(name, batch, events).await {
-            return;
-        }
-        loop {
+        while !self.upload(name, batch, events).await && !self.save(name, batch, events).await {
             tokio::time::sleep(PAUSE).await;
-            // Recovery waits until nothing is being uploaded, that is, for this batch: so it asks itself.
-            let asks = self.outage.may_ask();
-            if (asks && self.put(name, batch, events).await) || self.save(name, batch, events).await {
-                return;
-            }
         }
     }
 
-    /// Whether the store took it. While the store is down, only the oldest file asks.
+    /// Whether the store took it. Recovery waits until nothing is being uploaded, and under a steady load
+    /// that is never: so a live batch asks a store that is down, whatever waits on disk. And nothing is
+    /// deleted for want of room while nobody knows whether the store is back.
     async fn upload(&self, name: &str, batch: &Batch, events: u64) -> bool {
-        if self.outage.is_down() && (self.spool.stats().files > 0 || !self.outage.may_ask()) {
-            return false;
-        }
-        self.put(name, batch, events).await
+        let asks =
+            self.outage.take_turn() || (self.spool.evicts_for(batch) && self.outage.take_turn_before_loss());
+        asks && self.put(name, batch, events).await
     }
 
     async fn put(&self, name: &str, batch: &Batch, events: u64) -> bool {

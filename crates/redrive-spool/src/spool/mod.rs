@@ -208,7 +208,7 @@ impl Spool {
     /// [`Error::Full`] when there is no room to be had, [`Error::Io`] when the disk fails. The batch is not
     /// there then, and the caller still has it.
     pub fn save(&self, name: &str, batch: &Batch, now: Timestamp) -> Result<Vec<Lost>, Error> {
-        let meta = serde_json::to_vec(&batch.meta).unwrap_or_default();
+        let meta = batch.meta.encode();
         let size = (batch.data.len() + meta.len()) as u64;
         let lost = self.make_room(size)?;
         self.write(name, &batch.data, &meta)?;
@@ -222,6 +222,14 @@ impl Spool {
     #[must_use]
     pub fn is_full_for(&self, size: u64) -> bool {
         self.options.on_full == OnFull::Refuse && self.state().index.bytes() + size > self.options.max_size
+    }
+
+    /// Whether others would be deleted for this batch now.
+    #[must_use]
+    pub fn evicts_for(&self, batch: &Batch) -> bool {
+        let size = (batch.data.len() + batch.meta.encode().len()) as u64;
+        self.options.on_full == OnFull::EvictOldest
+            && self.state().index.bytes().saturating_add(size) > self.options.max_size
     }
 
     /// How much it holds.
