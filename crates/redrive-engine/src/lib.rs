@@ -13,6 +13,7 @@
 //! | `slots` | so many handlers at a time, panics and time-outs contained |
 //! | [`persist`] | write-behind persistence, with its own loop: batches, isolation, schedule |
 //! | `ladder` | where events go when nothing above takes them |
+//! | `refusals` | a journal that takes nothing is told once |
 //! | `watch` | thresholds, reports, gauges |
 //! | [`auto_redrive`] | policies that redrive by themselves |
 //! | [`console`] | every dead letter of every pipeline, and what operators do about them |
@@ -27,6 +28,7 @@ mod health;
 mod judge;
 mod ladder;
 mod pipeline;
+mod refusals;
 mod remote;
 mod routes;
 mod slots;

@@ -51,6 +51,7 @@ use crate::alerts::AlertService;
 use crate::alerts::Silence;
 use crate::ladder::{Ladder, Rung};
 use crate::pipeline::Pipeline;
+use crate::refusals::Refusals;
 use cache::{Refresh, Typed};
 use disk::Disk;
 use intake::Intake;
@@ -189,6 +190,7 @@ pub(crate) struct Core {
     failed: Arc<FailedEvents>,
     pipeline: Arc<Pipeline>,
     ladder: Ladder,
+    refusals: Refusals,
     tally: Tally,
     cache: Option<Arc<dyn Refresh>>,
 }
@@ -240,6 +242,7 @@ impl<E: Persistent> PersisterBuilder<E> {
             intake: Intake::new(options.queue, options.queue_bytes),
             disk: self.journal.map(Disk::new),
             saver: Saver { sink: self.sink, retries: options.retries, backoff: options.backoff },
+            refusals: Refusals::new(&name, Arc::clone(&self.alerts)),
             ladder: Ladder::new(&name, self.alerts, pipeline.health.clone()),
             tally: Tally::new(&name, &options.metrics_prefix),
             pipeline: Arc::new(pipeline),
@@ -330,7 +333,10 @@ impl Core {
         }
         match (&self.disk, self.durability) {
             (Some(disk), Durability::Journal) if self.intake.is_open() => {
-                disk.append(&records).await.map_err(NotAccepted::from)
+                // A caller that goes away meanwhile leaves nothing behind: the writer reads the journal.
+                let appended = disk.append(&records).await;
+                self.refusals.note(&appended);
+                appended.map_err(NotAccepted::from)
             }
             (Some(_), Durability::Journal) => Err(NotAccepted::Stopping),
             _ => self.intake.offer(records),

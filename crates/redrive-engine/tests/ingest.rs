@@ -12,9 +12,10 @@ use jiff::Timestamp;
 use redrive_core::dead_letter::{Filter, Operator, Order, Outcome, Page, Refusal};
 use redrive_engine::alerts::{AlertService, DeadLetterAlert, HandlerDown, HandlerUp, Level, Silence};
 use redrive_engine::ingest::{Ingest, IngestOptions, NotAccepted, WhenFull};
-use redrive_spool::Target;
+
 use redrive_spool::spool::{Inspection, Meta, OnFull, inspect};
 use redrive_spool::target::Patience;
+use redrive_spool::{JournalOptions, Target};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -36,11 +37,11 @@ impl AlertService for Heard {
         self.0.lock().unwrap().push(letter.event_type.to_string());
     }
     fn unresolved(&self, _: Level) {}
-    fn handler_down(&self, _: HandlerDown) {
-        self.0.lock().unwrap().push("store down".to_owned());
+    fn handler_down(&self, down: HandlerDown) {
+        self.0.lock().unwrap().push(format!("{} down", down.handler));
     }
-    fn handler_up(&self, _: HandlerUp) {
-        self.0.lock().unwrap().push("store up".to_owned());
+    fn handler_up(&self, up: HandlerUp) {
+        self.0.lock().unwrap().push(format!("{} up", up.handler));
     }
 }
 
@@ -310,6 +311,33 @@ async fn what_was_in_the_journal_at_the_end_is_delivered_at_the_next_start() {
     drop(ingest);
     let ingest = open();
     assert_eq!(ingest.status().backlog, 0);
+}
+
+/// The record was in the journal and nowhere else: its segment and all later ones stayed for ever, and in
+/// the end everybody was refused.
+#[tokio::test]
+async fn what_a_sender_that_hung_up_left_in_the_journal_is_delivered() {
+    let stand = Stand::new(Durability::Journal);
+    let accepting = stand.ingest.accept(Bytes::from("{\"hung\":\"up\"}\n"), 1);
+    assert!(tokio::time::timeout(Duration::ZERO, accepting).await.is_err(), "nobody waits for the disk");
+    eventually("stored", || stand.stored() == 1).await;
+    stand.end().await;
+}
+
+#[tokio::test]
+async fn a_full_journal_is_told_once_and_when_it_is_over() {
+    let stand = Stand::with(Durability::Journal, |options| {
+        let journal = JournalOptions { max_size: 10 << 10, ..JournalOptions::default() };
+        options.journal = options.journal.take().map(|(dir, _)| (dir, journal));
+    });
+    for _ in 0..3 {
+        let refused = stand.ingest.accept(Bytes::from(vec![b' '; 20 << 10]), 1).await.unwrap_err();
+        assert!(matches!(refused, NotAccepted::DiskFull(_)), "{refused}");
+    }
+    assert_eq!(stand.alerts.count("journal down"), 1);
+    stand.accept("{}").await;
+    assert_eq!(stand.alerts.count("journal up"), 1);
+    stand.end().await;
 }
 
 /// Files that wait are letters like any other: listed, shown, redriven out of turn, given up.
