@@ -15,7 +15,7 @@ use redrive_engine::ingest::{Ingest, IngestOptions, NotAccepted, WhenFull};
 
 use redrive_spool::spool::{Inspection, Meta, OnFull, inspect};
 use redrive_spool::target::Patience;
-use redrive_spool::{JournalOptions, Target};
+use redrive_spool::{Batch, JournalOptions, Target};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -188,6 +188,37 @@ async fn under_a_steady_load_a_live_batch_notices_that_the_store_is_back() {
     })
     .await;
     assert!(stand.alerts.contains("store up"));
+    stand.end().await;
+}
+
+/// A good file with a name that the store has no room for: every live batch went to disk, though the store
+/// was healthy.
+#[tokio::test]
+async fn one_file_that_the_store_cannot_take_stops_nobody() {
+    let stand = Stand::with(Durability::Memory, |options| {
+        let name = format!("1700000000_{}_000001.jsonl.gz", "x".repeat(228));
+        let batch = Batch::compress(&[Bytes::from("{\"long\":1}\n")]).unwrap();
+        options.spool_options.max_age = Duration::MAX;
+        fs::create_dir_all(&options.spool).unwrap();
+        fs::write(options.spool.join(name), batch.data).unwrap();
+    });
+    let mut sent = 0;
+    redrive_testkit::eventually(Duration::from_secs(10), "the file was found out", async || {
+        stand.accept("{\"live\":1}").await;
+        sent += 1;
+        stand.alerts.contains("file refused")
+    })
+    .await;
+    for _ in 0..50 {
+        stand.accept("{\"live\":1}").await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let status = stand.ingest.status();
+        assert_eq!(status.store_down, None);
+    }
+    eventually("stored", || stand.stored() == sent + 50).await;
+    assert_eq!(stand.ingest.status().spool.files, 1, "it waits");
+    assert_eq!(stand.alerts.count("file refused"), 1);
+    assert!(stand.alerts.count("store down") <= 1, "before anybody knew better");
     stand.end().await;
 }
 

@@ -17,7 +17,8 @@ use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use redrive_spool::filesystem::Filesystem;
 use redrive_spool::model::{Fault, ModelDisk};
-use redrive_spool::spool::{OnFull, Outcome};
+use redrive_spool::spool::{Culprit, OnFull, Outcome};
+use redrive_spool::target::Patience;
 use redrive_spool::{Batch, Spool, SpoolOptions, Target};
 
 const NOW: i64 = 1_700_000_100;
@@ -249,6 +250,33 @@ async fn a_file_that_the_disk_does_not_give_does_not_stand_in_the_way() {
     assert!(matches!(spool.process_one(&target, at(NOW)).await.outcome, Outcome::Uploaded { .. }));
     assert!(matches!(spool.process_one(&target, at(NOW)).await.outcome, Outcome::Empty));
     assert!(matches!(spool.process_one(&target, at(NOW + 301)).await.outcome, Outcome::Uploaded { .. }));
+}
+
+/// A store of folders has no room for a name of 255 letters, whatever is in the file: it says so as if it
+/// were in trouble itself.
+#[tokio::test]
+async fn a_file_that_fails_alone_is_put_off_and_the_store_is_not_blamed() {
+    let folder = tempfile::tempdir().unwrap();
+    let long = format!("1700000000_{}_000001.jsonl.gz", "x".repeat(228));
+    fs::write(folder.path().join(&long), batch("long").data).unwrap();
+    let spool = open(folder.path(), options());
+    for second in 1..=2 {
+        spool.save(&spool.name(at(NOW + second)), &batch("good"), at(NOW)).unwrap();
+    }
+    let store = tempfile::tempdir().unwrap();
+    let address = format!("file://{}", store.path().display());
+    let target = Target::open(&address, "RAW", "RAW_DLQ", &Patience::default()).unwrap();
+    let mut culprits = Vec::new();
+    for later in [0, 0, 0, 0, 0, 301] {
+        culprits.push(match spool.process_one(&target, at(NOW + later)).await.outcome {
+            Outcome::Kept { file, culprit, .. } if file == long => Some(culprit),
+            Outcome::Uploaded { .. } | Outcome::Empty => None,
+            other => panic!("{other:?}"),
+        });
+    }
+    let (unclear, alone) = (Some(Culprit::Unclear), Some(Culprit::File));
+    assert_eq!(culprits, [unclear, None, alone, None, None, alone]);
+    assert_eq!(names(&store.path().join("RAW")).len(), 2);
 }
 
 #[test]

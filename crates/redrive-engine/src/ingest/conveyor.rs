@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use redrive_core::failure::Failure;
-use redrive_spool::spool::{Lost, Outcome};
+use redrive_spool::spool::{Culprit, Lost, Outcome};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -162,8 +162,8 @@ impl Ingest {
                 self.notify(Notice::Damaged, &file, rescued, &failure);
                 self.store_answered();
             }
-            Outcome::Kept { file, failure } => {
-                self.not_taken(&file, 0, &failure);
+            Outcome::Kept { file, failure, culprit } => {
+                self.kept(&file, &failure, culprit);
                 return false;
             }
             Outcome::Unreadable { file, error } => {
@@ -172,6 +172,19 @@ impl Ingest {
             }
         }
         true
+    }
+
+    /// A file that fails alone is told; several that do are an outage. What may be either says something
+    /// about a store only that is known to be down.
+    fn kept(&self, file: &str, failure: &Failure, culprit: Culprit) {
+        self.tally.put_errors.increment(1);
+        match culprit {
+            Culprit::File => self.refused(file, 0, failure),
+            Culprit::Unclear if !self.outage.is_down() => {
+                tracing::debug!(pipeline = %self.name, file, error = %failure, "a file was not taken: another one is tried");
+            }
+            Culprit::Unclear | Culprit::Store => self.store_failed(failure),
+        }
     }
 
     pub(super) fn expired(&self, lost: &[Lost]) {

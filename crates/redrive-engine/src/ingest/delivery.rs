@@ -188,16 +188,22 @@ impl Ingest {
     }
 
     /// An outage is the store's affair; what it refuses for good is the batch's, and the others go on.
-    pub(super) fn not_taken(&self, name: &str, events: u64, failure: &Failure) {
+    fn not_taken(&self, name: &str, events: u64, failure: &Failure) {
         self.tally.put_errors.increment(1);
         if matches!(failure.class, Class::Permanent | Class::Malformed) {
-            self.notify(Notice::Refused, name, events, failure);
+            self.refused(name, events, failure);
         } else {
             self.store_failed(failure);
         }
     }
 
-    fn store_failed(&self, failure: &Failure) {
+    /// That says nothing about a store which is down.
+    pub(super) fn refused(&self, name: &str, events: u64, failure: &Failure) {
+        self.outage.give_turn_back();
+        self.notify(Notice::Refused, name, events, failure);
+    }
+
+    pub(super) fn store_failed(&self, failure: &Failure) {
         if self.outage.failed(&failure.to_string()) {
             tracing::warn!(pipeline = %self.name, error = %failure, "the store does not take batches: they wait on disk");
             self.alerts.handler_down(HandlerDown {
@@ -209,6 +215,7 @@ impl Ingest {
     }
 
     pub(super) fn store_answered(&self) {
+        self.spool.store_took();
         self.tally.rung(if self.spool.stats().files == 0 { Rung::Target } else { Rung::Disk });
         if self.outage.answered() {
             let files = self.spool.stats().files;

@@ -32,6 +32,7 @@ mod index;
 mod inspect;
 mod name;
 mod step;
+mod turns;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -44,11 +45,13 @@ use jiff::Timestamp;
 pub use batch::{Batch, Checksums, Meta};
 pub use inspect::{Inspection, inspect, lines};
 pub use step::{Outcome, Step};
+pub use turns::Culprit;
 
 use crate::error::Error;
 use crate::filesystem::{Disk, Filesystem, Names};
 use index::{Index, Key};
 use name::{BatchName, Entry, META, UNFINISHED};
+use turns::Turns;
 
 /// How long a file that is being written is left alone: another instance may be at it.
 const UNFINISHED_FOR: Duration = Duration::from_secs(600);
@@ -121,8 +124,20 @@ struct State {
     next_look: Timestamp,
     /// Where to go on measuring.
     measured: Option<Key>,
-    /// Files that cannot be processed now, and until when they are passed over.
-    put_off: Vec<(Key, Timestamp)>,
+    turns: Turns,
+}
+
+impl State {
+    fn add(&mut self, name: &str, now: Timestamp) -> Key {
+        let key = self.index.add(name, second(now));
+        self.turns.add(key);
+        key
+    }
+
+    fn remove(&mut self, key: Key) {
+        self.index.remove(key);
+        self.turns.forget(key);
+    }
 }
 
 impl std::fmt::Debug for State {
@@ -213,7 +228,7 @@ impl Spool {
         let lost = self.make_room(size)?;
         self.write(name, &batch.data, &meta)?;
         let mut state = self.state();
-        let key = state.index.add(name, second(now));
+        let key = state.add(name, now);
         state.index.measure(key, size);
         Ok(lost)
     }
@@ -222,6 +237,11 @@ impl Spool {
     #[must_use]
     pub fn is_full_for(&self, size: u64) -> bool {
         self.options.on_full == OnFull::Refuse && self.state().index.bytes() + size > self.options.max_size
+    }
+
+    /// The store took something that was never here: then whatever fails alone is to blame for it.
+    pub fn store_took(&self) {
+        self.state().turns.store_took();
     }
 
     /// Whether others would be deleted for this batch now.
@@ -303,7 +323,7 @@ impl Spool {
         let key = self.state().index.key(name);
         let Some(key) = key else { return Ok(()) };
         self.delete(name)?;
-        self.state().index.remove(key);
+        self.state().remove(key);
         Ok(())
     }
 
@@ -326,7 +346,7 @@ impl Spool {
             // A name that is no text is nobody's batch.
             let Some(name) = name.to_str() else { continue };
             match Entry::of(name) {
-                Entry::Data(name) => drop(state.index.add(name, second(now))),
+                Entry::Data(name) => drop(state.add(name, now)),
                 Entry::MetaOf(data) => beside.push(data.to_owned()),
                 Entry::Unfinished(data) => self.remove_unfinished(data, now),
                 Entry::Other => {}
@@ -370,7 +390,7 @@ impl Spool {
         let name = self.state().index.name(key);
         let events = self.meta(&name).num_events;
         self.delete(&name)?;
-        self.state().index.remove(key);
+        self.state().remove(key);
         Ok(Lost { file: name, events })
     }
 

@@ -1,19 +1,15 @@
 //! One step of recovery: tend the folder a little, then take the oldest file to the store.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use redrive_core::failure::{Class, Failure};
 
 use super::index::Key;
 use super::name::Entry;
-use super::{Batch, Inspection, Lost, Spool, State, inspect, second};
+use super::{Batch, Culprit, Inspection, Lost, Spool, State, inspect, second};
 use crate::error::Error;
 use crate::target::Target;
-
-/// How long a file is passed over that will not go by itself.
-const PUT_OFF: Duration = Duration::from_secs(300);
 
 /// What a step did.
 #[derive(Debug, Clone)]
@@ -53,6 +49,8 @@ pub enum Outcome {
         file: String,
         /// What the store said.
         failure: Failure,
+        /// Whose fault that seems to be.
+        culprit: Culprit,
     },
     /// The disk does not give it: it is kept, and the others go first.
     Unreadable {
@@ -140,7 +138,7 @@ impl Spool {
             match names.next() {
                 Some(Ok(name)) => {
                     if let Some(Entry::Data(name)) = name.to_str().map(Entry::of) {
-                        state.index.add(name, second(now));
+                        state.add(name, now);
                     }
                 }
                 Some(Err(_)) | None => {
@@ -182,7 +180,7 @@ impl Spool {
                     return Found::File(File { key, name, batch, inspection });
                 }
                 // Somebody else took it.
-                Ok(None) => self.state().index.remove(key),
+                Ok(None) => self.state().remove(key),
                 Err(error) => {
                     self.put_off(key, now);
                     return Found::Unreadable(name, error);
@@ -193,15 +191,24 @@ impl Spool {
 
     async fn deliver(&self, file: File, target: &Target, now: Timestamp) -> Outcome {
         match upload(&file, target).await {
-            Ok(()) => self.finish(file),
+            Ok(()) => {
+                self.store_took();
+                self.finish(file)
+            }
             Err(failure) => {
-                // What the store will never take must not stand in the way of the others.
-                if matches!(failure.class, Class::Permanent | Class::Malformed) {
-                    self.put_off(file.key, now);
-                }
-                Outcome::Kept { file: file.name, failure }
+                let culprit = self.blame(file.key, &failure, now);
+                Outcome::Kept { file: file.name, failure, culprit }
             }
         }
+    }
+
+    /// What the store will never take must not stand in the way of the others.
+    fn blame(&self, key: Key, failure: &Failure, now: Timestamp) -> Culprit {
+        if matches!(failure.class, Class::Permanent | Class::Malformed) {
+            self.put_off(key, now);
+            return Culprit::File;
+        }
+        self.state().turns.failed(key, now)
     }
 
     fn finish(&self, file: File) -> Outcome {
@@ -209,7 +216,7 @@ impl Spool {
             tracing::warn!(%error, "a file that was uploaded cannot be deleted: it is uploaded again later, as the same object");
             self.put_off(file.key, Timestamp::now());
         } else {
-            self.state().index.remove(file.key);
+            self.state().remove(file.key);
         }
         let file_name = file.name;
         match file.inspection {
@@ -222,15 +229,13 @@ impl Spool {
     }
 
     fn put_off(&self, key: Key, now: Timestamp) {
-        self.state().put_off.push((key, now + PUT_OFF));
+        self.state().turns.put_off(key, now);
     }
 }
 
 impl State {
     fn next(&mut self, now: Timestamp) -> Option<(Key, String)> {
-        self.put_off.retain(|(_, until)| *until > now);
-        let is_put_off = |key: Key| self.put_off.iter().any(|(other, _)| *other == key);
-        let key = self.index.after(None).map(|(key, _)| key).find(|key| !is_put_off(*key))?;
+        let key = self.turns.next(&self.index, now)?;
         Some((key, self.index.name(key)))
     }
 }
