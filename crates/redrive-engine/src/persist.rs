@@ -14,7 +14,9 @@
 //!
 //! Promises:
 //! - **One bad row fails alone.** A permanent failure of a batch is bisected: good rows are saved, each
-//!   bad one becomes a failed event of its own.
+//!   bad one becomes a failed event of its own. One that not even the failed events can hold (their column
+//!   is too small) stays in the journal alone, is told, and is tried again now and then; without a journal
+//!   it is dropped, counted and told.
 //! - **An outage is not poison.** What fails transiently is retried, then set aside whole; no attempt of
 //!   a failed event is counted while the target does not answer, or refuses everything alike.
 //! - **A save is idempotent**: the same key and payload again is success. So a lost answer, a killed
@@ -349,7 +351,7 @@ impl Core {
 
     fn show_waiting(&self) {
         self.tally.in_memory.set(self.intake.waiting() as f64);
-        self.tally.on_disk.set(self.disk.as_ref().map_or(0, Disk::waiting) as f64);
+        self.tally.on_disk.set(self.disk.as_ref().map_or(0, Disk::held) as f64);
     }
 
     /// Saves what comes in until the stop, and then what is left.
