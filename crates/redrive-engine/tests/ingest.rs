@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -200,7 +200,10 @@ async fn one_file_that_the_store_cannot_take_stops_nobody() {
         let batch = Batch::compress(&[Bytes::from("{\"long\":1}\n")]).unwrap();
         options.spool_options.max_age = Duration::MAX;
         fs::create_dir_all(&options.spool).unwrap();
-        fs::write(options.spool.join(name), batch.data).unwrap();
+        let path = options.spool.join(name);
+        fs::write(&path, batch.data).unwrap();
+        // Nobody writes to it any more.
+        fs::File::options().append(true).open(&path).unwrap().set_modified(UNIX_EPOCH).unwrap();
     });
     let mut sent = 0;
     redrive_testkit::eventually(Duration::from_secs(10), "the file was found out", async || {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use redrive_spool::filesystem::{Disk, File, Filesystem, Names};
+use redrive_spool::filesystem::{Disk, File, Filesystem, Names, Stamp};
 use redrive_spool::journal::{Position, Record};
 use redrive_spool::model::{Fault, ModelDisk};
 use redrive_spool::{Error, Journal, JournalOptions};
@@ -187,6 +187,9 @@ impl Filesystem for SlowSync {
     }
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         Disk.sync_dir(dir)
+    }
+    fn stamp(&self, path: &Path) -> io::Result<Stamp> {
+        Disk.stamp(path)
     }
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
         Disk.lock(path)

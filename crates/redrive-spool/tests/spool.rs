@@ -252,6 +252,35 @@ async fn a_file_that_the_disk_does_not_give_does_not_stand_in_the_way() {
     assert!(matches!(spool.process_one(&target, at(NOW + 301)).await.outcome, Outcome::Uploaded { .. }));
 }
 
+/// Half of a file was uploaded and deleted under its writer: the rest was gone.
+#[tokio::test]
+async fn a_file_that_is_still_being_written_is_left_alone_until_it_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (batch("first").data, batch("second").data);
+    let whole = [&first[..], &second[..]].concat();
+    // Cut within a gzip stream, and between two, where it looks whole.
+    for (number, written) in [5, first.len() + 5, first.len()].into_iter().enumerate() {
+        let now = Timestamp::now();
+        let spool = Arc::new(
+            Spool::open(folder.path(), SpoolOptions { max_age: Duration::MAX, ..options() }, now).unwrap(),
+        );
+        let path = folder.path().join(format!("{}_x_{number:06}.jsonl.gz", now.as_second() - 10));
+        let name = path.file_name().unwrap().to_str().unwrap();
+        fs::write(&path, &whole[..written]).unwrap();
+        let later = now + Duration::from_secs(11);
+        let (store, target) = store();
+        assert!(matches!(spool.process_one(&target, later).await.outcome, Outcome::Empty), "{written}");
+        let by_hand = spool.process(name, &target, later).await;
+        assert!(matches!(by_hand, Some(Outcome::Unfinished { .. })), "{by_hand:?}");
+        assert!(objects(&store).await.is_empty());
+        fs::write(&path, &whole).unwrap();
+        let later = later + Duration::from_secs(61);
+        let outcome = spool.process_one(&target, later).await.outcome;
+        assert!(matches!(outcome, Outcome::Uploaded { events: 2, .. }), "{outcome:?}");
+        assert!(names(folder.path()).is_empty());
+    }
+}
+
 /// A store of folders has no room for a name of 255 letters, whatever is in the file: it says so as if it
 /// were in trouble itself.
 #[tokio::test]

@@ -139,6 +139,8 @@ impl Ingest {
     /// Tells what became of a file; whether to go on.
     pub(super) fn recovered(&self, outcome: Outcome) -> bool {
         match outcome {
+            // Nobody asked the store, or not with all of a file.
+            Outcome::Unfinished { .. } => self.outage.give_turn_back(),
             Outcome::Empty => {
                 self.outage.give_turn_back();
                 return false;

@@ -265,6 +265,10 @@ impl DeadLetterQueue for SpooledFiles {
                 spool::Outcome::Unreadable { error, .. } => {
                     Some(format!("the disk does not give it: {error}"))
                 }
+                spool::Outcome::Unfinished { .. } => Some(
+                    "somebody may still be writing to it: it is uploaded when it has not changed for a minute"
+                        .to_owned(),
+                ),
                 _ => None,
             };
             self.0.recovered(outcome);

@@ -20,7 +20,8 @@
 //! ```
 //! The number in front is the second of the batch, the last one counts the batches of an instance. A
 //! missing or damaged meta file counts as 1 event; one without its data is removed at the start. Any other
-//! file that is not hidden was put here by hand, and is treated as a batch.
+//! file that is not hidden was put here by hand, and is treated as a batch once it has not changed for a
+//! minute: it may still be being written.
 //!
 //! # What is damaged
 //! A file that is not gzip, or not JSON in every line, is uploaded byte for byte to the prefix of damaged

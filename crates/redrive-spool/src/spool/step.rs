@@ -1,6 +1,8 @@
 //! One step of recovery: tend the folder a little, then take the oldest file to the store.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use redrive_core::failure::{Class, Failure};
@@ -9,7 +11,11 @@ use super::index::Key;
 use super::name::Entry;
 use super::{Batch, Culprit, Inspection, Lost, Spool, State, inspect, second};
 use crate::error::Error;
+use crate::filesystem::Stamp;
 use crate::target::Target;
+
+/// How long a file that is not whole, or not ours, must not have changed before it is taken.
+const SETTLED: Duration = Duration::from_secs(60);
 
 /// What a step did.
 #[derive(Debug, Clone)]
@@ -59,6 +65,11 @@ pub enum Outcome {
         /// What the disk said.
         error: Error,
     },
+    /// Somebody is still writing to it: it is kept until it has not changed for a while.
+    Unfinished {
+        /// Its name.
+        file: String,
+    },
 }
 
 impl Spool {
@@ -75,6 +86,7 @@ impl Spool {
         let outcome = match found {
             Found::Nothing => Outcome::Empty,
             Found::Unreadable(file, error) => Outcome::Unreadable { file, error },
+            Found::Unfinished(file) => Outcome::Unfinished { file },
             Found::File(file) => self.deliver(file, target, now).await,
         };
         Step { expired, outcome }
@@ -83,24 +95,18 @@ impl Spool {
     /// Takes the file of this name to the store, out of turn. `None` if no such file waits.
     pub async fn process(self: &Arc<Self>, name: &str, target: &Target, now: Timestamp) -> Option<Outcome> {
         let (spool, name) = (Arc::clone(self), name.to_owned());
-        let looked = tokio::task::spawn_blocking(move || spool.find(name)).await;
+        let looked = tokio::task::spawn_blocking(move || spool.find(name, now)).await;
         match looked.unwrap_or(Found::Nothing) {
             Found::Nothing => None,
             Found::Unreadable(file, error) => Some(Outcome::Unreadable { file, error }),
+            Found::Unfinished(file) => Some(Outcome::Unfinished { file }),
             Found::File(file) => Some(self.deliver(file, target, now).await),
         }
     }
 
-    fn find(&self, name: String) -> Found {
-        let Some(key) = self.state().index.key(&name) else { return Found::Nothing };
-        match self.read(&name) {
-            Ok(Some(batch)) => {
-                let inspection = inspect(&batch.data, &batch.meta);
-                Found::File(File { key, name, batch, inspection })
-            }
-            Ok(None) => Found::Nothing,
-            Err(error) => Found::Unreadable(name, error),
-        }
+    fn find(&self, name: String, now: Timestamp) -> Found {
+        let key = self.state().index.key(&name);
+        key.map_or(Found::Nothing, |key| self.look_at(key, name, now))
     }
 
     /// Deletes what is too old, and looks at the next entries of the folder: at most `scan` of each.
@@ -174,18 +180,42 @@ impl Spool {
         loop {
             let next = self.state().next(now);
             let Some((key, name)) = next else { return Found::Nothing };
-            match self.read(&name) {
-                Ok(Some(batch)) => {
-                    let inspection = inspect(&batch.data, &batch.meta);
-                    return Found::File(File { key, name, batch, inspection });
-                }
+            match self.look_at(key, name, now) {
                 // Somebody else took it.
-                Ok(None) => self.state().remove(key),
-                Err(error) => {
+                Found::Nothing => self.state().remove(key),
+                Found::Unfinished(_) => self.state().turns.put_off_until(key, now + SETTLED),
+                Found::Unreadable(name, error) => {
                     self.put_off(key, now);
                     return Found::Unreadable(name, error);
                 }
+                found @ Found::File(_) => return found,
             }
+        }
+    }
+
+    /// Reads a file from end to end.
+    fn look_at(&self, key: Key, name: String, now: Timestamp) -> Found {
+        let stamp = match self.stamp(&name) {
+            Ok(stamp) => stamp,
+            Err(error) => return Found::Unreadable(name, error),
+        };
+        match (stamp, self.read(&name)) {
+            (Some(stamp), Ok(Some(batch))) => {
+                let inspection = inspect(&batch.data, &batch.meta);
+                let file = File { key, name, batch, inspection, stamp };
+                if file.is_settled(now) { Found::File(file) } else { Found::Unfinished(file.name) }
+            }
+            (None, _) | (_, Ok(None)) => Found::Nothing,
+            (_, Err(error)) => Found::Unreadable(name, error),
+        }
+    }
+
+    fn stamp(&self, name: &str) -> Result<Option<Stamp>, Error> {
+        let path = self.dir.join(name);
+        match self.filesystem.stamp(&path) {
+            Ok(stamp) => Ok(Some(stamp)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("look at", &path)(error)),
         }
     }
 
@@ -212,6 +242,11 @@ impl Spool {
     }
 
     fn finish(&self, file: File) -> Outcome {
+        // Written to since it was read: it goes again when it is whole, as the same object.
+        if self.stamp(&file.name).is_ok_and(|stamp| stamp.is_some_and(|stamp| stamp != file.stamp)) {
+            self.state().turns.put_off_until(file.key, Timestamp::now() + SETTLED);
+            return Outcome::Unfinished { file: file.name };
+        }
         if let Err(error) = self.delete(&file.name) {
             tracing::warn!(%error, "a file that was uploaded cannot be deleted: it is uploaded again later, as the same object");
             self.put_off(file.key, Timestamp::now());
@@ -243,6 +278,7 @@ impl State {
 enum Found {
     Nothing,
     Unreadable(String, Error),
+    Unfinished(String),
     File(File),
 }
 
@@ -251,6 +287,19 @@ struct File {
     name: String,
     batch: Batch,
     inspection: Inspection,
+    /// When it was read.
+    stamp: Stamp,
+}
+
+impl File {
+    /// Whether nobody writes to it any more. Batches of ours get their name when they are whole; a file that
+    /// somebody copies here has it from the start, and what looks whole may only be so far.
+    fn is_settled(&self, now: Timestamp) -> bool {
+        let is_sound = matches!(self.inspection, Inspection::Sound { .. });
+        let is_ours = self.batch.meta.checksums.is_some();
+        // The time of a file on another host may be ahead of ours.
+        (is_sound && is_ours) || now.duration_since(self.stamp.written).unsigned_abs() >= SETTLED
+    }
 }
 
 /// What is intact first: when only that arrived, the file is still here.

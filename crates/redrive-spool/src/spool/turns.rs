@@ -76,7 +76,10 @@ impl Turns {
 
     /// Passes a file over for a while.
     pub(super) fn put_off(&mut self, key: Key, now: Timestamp) {
-        let until = now + PUT_OFF;
+        self.put_off_until(key, now + PUT_OFF);
+    }
+
+    pub(super) fn put_off_until(&mut self, key: Key, until: Timestamp) {
         self.pass_over(key, Some(until));
     }
 
