@@ -43,6 +43,27 @@ fn what_is_appended_is_there_after_a_restart_and_what_is_acknowledged_is_not() {
     assert_eq!(journal.append_blocking(records(&["d"])).unwrap().first, Position(4));
 }
 
+/// An idle persister burnt a core: the number in the name of a segment counts as used, and nobody ever sees
+/// a record of that number.
+#[tokio::test]
+async fn a_reader_that_has_read_everything_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || Journal::open(folder.path(), SMALL).unwrap();
+    open().append(records(&["a"])).await.unwrap();
+    // The next start writes the acknowledgement into a segment of its own, without a record.
+    let journal = open();
+    journal.acknowledge(all(&journal)[0].position.into());
+    drop(journal);
+    let journal = open();
+    let mut reader = journal.reader();
+    assert!(reader.next(10, 1_000).await.unwrap().is_empty());
+    let waiting = tokio::time::timeout(Duration::from_millis(50), reader.wait()).await;
+    assert!(waiting.is_err(), "there is nothing to read");
+    journal.append(records(&["b"])).await.unwrap();
+    reader.wait().await;
+    assert_eq!(reader.next(10, 1_000).await.unwrap().len(), 1);
+}
+
 #[test]
 fn segments_go_when_all_of_them_is_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
