@@ -64,6 +64,34 @@ async fn a_reader_that_has_read_everything_waits() {
     assert_eq!(reader.next(10, 1_000).await.unwrap().len(), 1);
 }
 
+/// What a process that is killed now leaves behind.
+fn left_behind(dir: &Path) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+    }
+    texts(&Journal::open(folder.path(), SMALL).unwrap())
+}
+
+/// It was written down with the next append only: after a quiet night and a kill everything of the evening
+/// was delivered once more.
+#[test]
+fn an_acknowledgement_is_written_down_after_a_moment_though_nothing_else_happens() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(folder.path(), SMALL).unwrap();
+    for text in ["first", "second"] {
+        let span = journal.append_blocking(records(&[text])).unwrap();
+        // The writer has nothing to do.
+        std::thread::sleep(Duration::from_millis(300));
+        journal.acknowledge(span);
+        let written_down = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            left_behind(folder.path()).is_empty()
+        });
+        assert!(written_down, "{text}");
+    }
+}
+
 #[test]
 fn segments_go_when_all_of_them_is_acknowledged() {
     let folder = tempfile::tempdir().unwrap();

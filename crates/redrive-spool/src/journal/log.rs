@@ -61,6 +61,11 @@ impl Log {
         Ok(spans)
     }
 
+    /// Whether something was acknowledged that is not written down.
+    pub(super) fn has_untold(&self) -> bool {
+        self.shared.state().untold
+    }
+
     /// Writes down what was acknowledged, if anything was.
     pub(super) fn tell_acknowledged(&mut self) -> Result<(), Error> {
         let (untold, next) = {

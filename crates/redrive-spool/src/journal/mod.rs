@@ -223,13 +223,16 @@ impl Journal {
 
     /// The next room has all of these: a crash forgets all of it, or nothing.
     pub fn acknowledge_all(&self, spans: &[Span]) {
-        let spent = {
+        let (spent, news) = {
             let mut state = self.shared.state();
+            let was_untold = state.untold;
             spans.iter().for_each(|span| state.acknowledge(span.first.0, span.last.0));
-            state.spent().is_some()
+            (state.spent().is_some(), state.untold && !was_untold)
         };
         if spent {
             self.writer.send(Command::Tidy);
+        } else if news {
+            self.writer.send(Command::Tell);
         }
     }
 
