@@ -13,6 +13,7 @@
 //! | `slots` | so many handlers at a time, panics and time-outs contained |
 //! | [`persist`] | write-behind persistence, with its own loop: batches, isolation, schedule |
 //! | `ladder` | where events go when nothing above takes them |
+//! | `findings` | a damaged journal is told |
 //! | `refusals` | a journal that takes nothing is told once |
 //! | `watch` | thresholds, reports, gauges |
 //! | [`auto_redrive`] | policies that redrive by themselves |
@@ -24,6 +25,7 @@
 mod aftermath;
 mod agenda;
 mod engine;
+mod findings;
 mod health;
 mod judge;
 mod ladder;

@@ -51,6 +51,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::alerts::AlertService;
 use crate::alerts::Silence;
+use crate::findings;
 use crate::ladder::{Ladder, Rung};
 use crate::pipeline::Pipeline;
 use crate::refusals::Refusals;
@@ -235,6 +236,9 @@ impl<E: Persistent> PersisterBuilder<E> {
     #[must_use]
     pub fn build(self, options: PersistOptions) -> Persister<E> {
         let name = self.failed.pipeline().to_owned();
+        if let Some(journal) = &self.journal {
+            findings::tell(&name, journal, &*self.alerts);
+        }
         let policy = Policy::new(options.schedule.max_retry_count, options.backoff);
         let (work, letters) = (self.failed.clone(), self.failed.clone());
         let pipeline = Pipeline::new(&name, PipelineKind::Persist, work, letters, policy)

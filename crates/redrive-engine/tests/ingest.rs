@@ -10,7 +10,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use bytes::Bytes;
 use jiff::Timestamp;
 use redrive_core::dead_letter::{Filter, Operator, Order, Outcome, Page, Refusal};
-use redrive_engine::alerts::{AlertService, DeadLetterAlert, HandlerDown, HandlerUp, Level, Silence};
+use redrive_engine::alerts::{
+    AlertService, DeadLetterAlert, Dropped, HandlerDown, HandlerUp, Level, Silence,
+};
 use redrive_engine::ingest::{Ingest, IngestOptions, NotAccepted, WhenFull};
 
 use redrive_spool::spool::{Inspection, Meta, OnFull, inspect};
@@ -39,6 +41,9 @@ impl AlertService for Heard {
     fn unresolved(&self, _: Level) {}
     fn handler_down(&self, down: HandlerDown) {
         self.0.lock().unwrap().push(format!("{} down", down.handler));
+    }
+    fn dropped(&self, dropped: Dropped) {
+        self.0.lock().unwrap().push(format!("dropped: {}", dropped.why));
     }
     fn handler_up(&self, up: HandlerUp) {
         self.0.lock().unwrap().push(format!("{} up", up.handler));
@@ -372,6 +377,23 @@ async fn a_full_journal_is_told_once_and_when_it_is_over() {
     stand.accept("{}").await;
     assert_eq!(stand.alerts.count("journal up"), 1);
     stand.end().await;
+}
+
+/// The event was gone, and nobody heard of it.
+#[tokio::test]
+async fn a_journal_that_was_emptied_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let alerts = Arc::new(Heard::default());
+    let open = || {
+        let options = options(folder.path(), Durability::Journal);
+        Ingest::open("events", options, target(folder.path()), alerts.clone()).unwrap()
+    };
+    open().accept("{}\n".into(), 1).await.unwrap();
+    fs::write(folder.path().join("journal/00000000000000000001.journal"), "").unwrap();
+    assert!(alerts.0.lock().unwrap().is_empty());
+    open();
+    let heard = alerts.0.lock().unwrap();
+    assert!(heard.len() == 1 && heard[0].contains("a file of it is empty"), "{heard:?}");
 }
 
 /// Files that wait are letters like any other: listed, shown, redriven out of turn, given up.

@@ -319,3 +319,24 @@ async fn without_a_disk_an_event_that_no_table_can_hold_is_dropped_and_told() {
     assert_eq!(*told.dropped.lock().unwrap(), [1]);
     stand.stop().await;
 }
+
+#[tokio::test]
+async fn a_journal_that_lacks_events_is_told() {
+    let (folder, told) = (tempfile::tempdir().unwrap(), Arc::new(Told::default()));
+    let stand = Stand::without_tables(testkit::sqlite(), quick());
+    let small = JournalOptions { segment_size: 100, ..JournalOptions::default() };
+    let build = || {
+        Persister::<Record>::builder(stand.target.clone(), stand.failed.clone())
+            .journaling(Journal::open(folder.path(), small).unwrap(), Durability::Journal)
+            .alerting(told.clone())
+            .build(quick())
+    };
+    let persister = build();
+    for record in records(0..20) {
+        persister.persist(&record).await.unwrap();
+    }
+    drop(persister);
+    std::fs::remove_file(folder.path().join("00000000000000000003.journal")).unwrap();
+    build();
+    assert_eq!(*told.dropped.lock().unwrap(), [2], "two in each file");
+}

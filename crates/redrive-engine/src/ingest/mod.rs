@@ -40,6 +40,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::alerts::AlertService;
+use crate::findings;
 use crate::ladder::Rung;
 use crate::refusals::Refusals;
 use outage::Outage;
@@ -191,6 +192,9 @@ impl Ingest {
             Some((dir, journal)) => Some(Journal::open(dir, *journal)?),
             None => None,
         };
+        if let Some(journal) = &journal {
+            findings::tell(name, journal, &*alerts);
+        }
         let (inbox, arrivals) = mpsc::unbounded_channel();
         let tally = Tally::new(name);
         tally.rung(if spool.stats().files == 0 { Rung::Target } else { Rung::Disk });
