@@ -379,6 +379,48 @@ async fn a_full_journal_is_told_once_and_when_it_is_over() {
     stand.end().await;
 }
 
+/// A page of the console took 47 s with 300,000 files: each count made a letter of every one of them.
+#[tokio::test]
+async fn many_files_are_counted_without_looking_at_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(folder.path(), Durability::Memory);
+    fs::create_dir_all(&options.spool).unwrap();
+    let (files, start) = (30_000, Timestamp::now().as_second() - 20_000);
+    let name = |number: i64| format!("{}_x_{number:06}.jsonl.gz", start + number / 2);
+    for number in 0..files {
+        fs::File::create(options.spool.join(name(number))).unwrap();
+    }
+    let ingest = Ingest::open("events", options, target(folder.path()), Arc::new(Silence)).unwrap();
+    let queue = ingest.letters();
+    let at = |second: i64| Some(Timestamp::from_millisecond((start + second) * 1000 + 500).unwrap());
+    let of = |text: &str| Some(text.to_owned());
+    let group = queue.groups(1).await.unwrap()[0].fingerprint;
+    let begun = std::time::Instant::now();
+    for (filter, expected) in [
+        (Filter::default(), files as u64),
+        (Filter { group: Some(group), ..Filter::default() }, files as u64),
+        (Filter { event_type: of("batch"), since: at(9), ..Filter::default() }, files as u64 - 20),
+        (Filter { since: at(9), until: at(11), ..Filter::default() }, 4),
+        (Filter { until: at(9), ..Filter::default() }, 20),
+        (Filter { key: of(&name(3)), ..Filter::default() }, 1),
+        (Filter { key: of(&name(3)), since: at(9), ..Filter::default() }, 0),
+        (Filter { key: of("x"), ..Filter::default() }, 0),
+        (Filter { event_type: of("x"), ..Filter::default() }, 0),
+        (Filter { text: of("nothing like it"), ..Filter::default() }, 0),
+    ] {
+        for _ in 0..10 {
+            assert_eq!(queue.count(&filter).await.unwrap(), expected, "{filter:?}");
+        }
+        let page = queue.list(&filter, Page::first(50)).await.unwrap();
+        assert_eq!(page.letters.len() as u64, expected.min(50), "{filter:?}");
+        let ids = queue.ids(&filter, None, 50).await.unwrap();
+        assert_eq!(ids.ids.len() as u64, expected.min(50), "{filter:?}");
+    }
+    let arrived = queue.arrivals(at(9).unwrap()).await.unwrap();
+    assert_eq!(arrived.iter().map(|hour| hour.count).sum::<u64>(), files as u64 - 20);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
 /// The event was gone, and nobody heard of it.
 #[tokio::test]
 async fn a_journal_that_was_emptied_is_told() {

@@ -35,6 +35,7 @@ mod name;
 mod step;
 mod turns;
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -268,7 +269,7 @@ impl Spool {
         let after = after.and_then(|name| state.index.key(name));
         let files = state.index.after(after).take(most).map(|(key, bytes)| Waiting {
             file: state.index.name(key),
-            since: Timestamp::from_second(key.unix.into()).unwrap_or_default(),
+            since: time(key.unix),
             bytes,
         });
         files.collect()
@@ -279,7 +280,7 @@ impl Spool {
     pub fn waiting(&self, name: &str) -> Option<Waiting> {
         let state = self.state();
         let key = state.index.key(name).filter(|_| state.index.contains(name))?;
-        let since = Timestamp::from_second(key.unix.into()).unwrap_or_default();
+        let since = time(key.unix);
         Some(Waiting { file: name.to_owned(), since, bytes: None })
     }
 
@@ -297,6 +298,28 @@ impl Spool {
     pub fn oldest(&self, from: Timestamp, least: usize) -> Vec<Waiting> {
         let state = self.state();
         some(&state.index, state.index.from(second(from)), least)
+    }
+
+    /// How many files there are from this time on, and before that one.
+    #[must_use]
+    pub fn count(&self, since: Option<Timestamp>, until: Option<Timestamp>) -> u64 {
+        let state = self.state();
+        if since.is_none() && until.is_none() {
+            return state.index.len() as u64;
+        }
+        let is_before = |unix: u32| until.is_none_or(|until| time(unix) < until);
+        let files = state.index.from(since.map_or(0, second_after));
+        files.take_while(|(key, _)| is_before(key.unix)).count() as u64
+    }
+
+    /// How many files there are of each hour, from this time on: the hours are counted since 1970.
+    #[must_use]
+    pub fn hours(&self, since: Timestamp) -> BTreeMap<i64, u64> {
+        let mut hours = BTreeMap::new();
+        for (key, _) in self.state().index.from(second_after(since)) {
+            *hours.entry(i64::from(key.unix) / 3600).or_default() += 1;
+        }
+        hours
     }
 
     /// The contents of a file that waits; [`inspect`] says what is in it. `None` if no such file does.
@@ -453,11 +476,20 @@ fn second(time: Timestamp) -> u32 {
     u32::try_from(time.as_second().max(0)).unwrap_or(u32::MAX)
 }
 
+/// The first second that is not before this time.
+fn second_after(time: Timestamp) -> u32 {
+    second(time).saturating_add(u32::from(time.subsec_nanosecond() > 0))
+}
+
+fn time(unix: u32) -> Timestamp {
+    Timestamp::from_second(unix.into()).unwrap_or_default()
+}
+
 /// The first files of these: at least so many, and all of the last second among them.
 fn some(index: &Index, files: impl Iterator<Item = (Key, Option<u64>)>, least: usize) -> Vec<Waiting> {
     let mut some: Vec<Waiting> = Vec::new();
     for (key, bytes) in files {
-        let since = Timestamp::from_second(key.unix.into()).unwrap_or_default();
+        let since = time(key.unix);
         if some.len() >= least && some.last().is_some_and(|last| last.since != since) {
             break;
         }
