@@ -49,7 +49,27 @@ impl Engine {
                 self.tasks.spawn(keep_working(pipeline, routes, name, stop));
             }
         }
-        self.tasks.spawn(watch::watch(Arc::clone(pipeline), watch, self.stop.child_token()));
+        self.spawn(pipeline, "watch", watch::watch(Arc::clone(pipeline), watch, self.stop.child_token()));
+    }
+
+    /// Starts a task of a pipeline; should a defect end it, readiness says so from then on.
+    fn spawn(
+        &self,
+        pipeline: &Arc<Pipeline>,
+        what: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let pipeline = Arc::clone(pipeline);
+        self.tasks.spawn(async move {
+            let mut running = JoinSet::new();
+            running.spawn(task);
+            if let Some(Err(error)) = running.join_next().await
+                && error.is_panic()
+            {
+                tracing::error!(pipeline = %pipeline.name, what, %error, "a task ended in a defect");
+                pipeline.health.set(Err(format!("its {what} ended in a defect: restart redrive ({error})")));
+            }
+        });
     }
 
     /// Starts a persister: its writer, its schedules, and the watch over its failed events.
@@ -57,10 +77,11 @@ impl Engine {
         let core = persister.core();
         let stop = || self.stop.child_token();
         let worker = worker_name(&core.pipeline().name, 1);
-        self.tasks.spawn(Arc::clone(core).write(stop()));
-        self.tasks.spawn(Arc::clone(core).reprocess(worker, stop()));
-        self.tasks.spawn(Arc::clone(core).clean_up(stop()));
-        self.tasks.spawn(watch::watch(Arc::clone(core.pipeline()), watch, stop()));
+        let pipeline = core.pipeline();
+        self.spawn(pipeline, "writer", Arc::clone(core).write(stop()));
+        self.spawn(pipeline, "schedule", Arc::clone(core).reprocess(worker, stop()));
+        self.spawn(pipeline, "clean-up", Arc::clone(core).clean_up(stop()));
+        self.spawn(pipeline, "watch", watch::watch(Arc::clone(pipeline), watch, stop()));
     }
 
     /// Wakes the pipeline when the database says that there is work (Postgres).
@@ -72,7 +93,8 @@ impl Engine {
     pub fn auto_redrive(&self, pipeline: &Arc<Pipeline>, rules: Vec<Rule>) {
         if !rules.is_empty() {
             let stop = self.stop.child_token();
-            self.tasks.spawn(auto_redrive::apply(Arc::clone(pipeline), rules, POLICY_INTERVAL, stop));
+            let apply = auto_redrive::apply(Arc::clone(pipeline), rules, POLICY_INTERVAL, stop);
+            self.spawn(pipeline, "auto-redrive", apply);
         }
     }
 
