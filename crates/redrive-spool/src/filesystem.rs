@@ -10,6 +10,8 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
+use jiff::Timestamp;
+
 /// A place for files.
 pub trait Filesystem: Debug + Send + Sync + 'static {
     /// Makes a folder and those above it; what is there already is fine.
@@ -69,6 +71,12 @@ pub trait Filesystem: Debug + Send + Sync + 'static {
         self.open(path)?.length()
     }
 
+    /// How large a file is, and when it was last written to. Whoever writes to it changes that.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn stamp(&self, path: &Path) -> io::Result<Stamp>;
+
     /// The bytes of a whole file.
     ///
     /// # Errors
@@ -76,6 +84,15 @@ pub trait Filesystem: Debug + Send + Sync + 'static {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         self.open(path)?.read_from(0, u64::MAX)
     }
+}
+
+/// What tells whether a file has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// How large it is.
+    pub size: u64,
+    /// When it was last written to.
+    pub written: Timestamp,
 }
 
 /// The names in a folder.
@@ -160,6 +177,12 @@ impl Filesystem for Disk {
 
     fn size(&self, path: &Path) -> io::Result<u64> {
         fs::metadata(path).map(|metadata| metadata.len())
+    }
+
+    fn stamp(&self, path: &Path) -> io::Result<Stamp> {
+        let metadata = fs::metadata(path)?;
+        let written = Timestamp::try_from(metadata.modified()?).unwrap_or_default();
+        Ok(Stamp { size: metadata.len(), written })
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
