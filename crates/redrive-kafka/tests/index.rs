@@ -48,6 +48,7 @@ async fn letters_are_listed_grouped_shown_and_redriven(brokers: &str, topic: &st
     let folder = tempfile::tempdir().unwrap();
     let running = Running::start(options(brokers, topic, folder.path()), sink(&database));
     let stop = CancellationToken::new();
+    let _at_the_end = stop.clone().drop_guard();
     let index_options = IndexOptions {
         pipeline: "decisions".into(),
         cluster: running.pipeline.options().cluster.clone(),

@@ -116,13 +116,17 @@ async fn a_stop_does_not_wait_for_letters_that_kafka_refuses() {
     let cluster = mock("stop", 1);
     let brokers = cluster.bootstrap_servers();
     let folder = tempfile::tempdir().unwrap();
-    let ladder = ladder(&brokers, folder.path());
-    let refused = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
-    cluster.request_errors(RDKafkaApiKey::Produce, &[refused]);
-    let letters: Vec<Outgoing> = (0..5).map(|number| letter("stop-dlq", number)).collect();
-    ladder.settle(&letters).await.unwrap();
-    assert_eq!(ladder.waiting(), (0, 5));
+    {
+        let ladder = ladder(&brokers, folder.path());
+        let refused = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+        cluster.request_errors(RDKafkaApiKey::Produce, &[refused]);
+        let letters: Vec<Outgoing> = (0..5).map(|number| letter("stop-dlq", number)).collect();
+        ladder.settle(&letters).await.unwrap();
+        assert_eq!(ladder.waiting(), (0, 5));
+    }
     cluster.broker_down(1).unwrap();
+    // Another process: the client of this one does not know yet what is refused.
+    let ladder = ladder(&brokers, folder.path());
     let stop = tokio_util::sync::CancellationToken::new();
     let stopping = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
