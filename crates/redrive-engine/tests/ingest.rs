@@ -17,7 +17,7 @@ use redrive_engine::ingest::{Ingest, IngestOptions, NotAccepted, WhenFull};
 
 use redrive_spool::spool::{Inspection, Meta, OnFull, inspect};
 use redrive_spool::target::Patience;
-use redrive_spool::{Batch, JournalOptions, Target};
+use redrive_spool::{Batch, Journal, JournalOptions, Target};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -377,6 +377,30 @@ async fn a_full_journal_is_told_once_and_when_it_is_over() {
     stand.accept("{}").await;
     assert_eq!(stand.alerts.count("journal up"), 1);
     stand.end().await;
+}
+
+/// Back to an older version, and forward again: what the newer one had answered for was acknowledged by the
+/// older one, which could not read it.
+#[tokio::test]
+async fn a_record_of_a_later_version_stays_in_the_journal() {
+    let stand = Stand::with(Durability::Journal, |options| {
+        let (dir, journal) = options.journal.clone().unwrap();
+        let journal = Journal::open(&dir, journal).unwrap();
+        let later = std::thread::spawn(move || journal.append_blocking(vec!["?of tomorrow".into()]));
+        later.join().unwrap().unwrap();
+    });
+    stand.accept("{}").await;
+    eventually("stored", || stand.stored() == 1).await;
+    let dir = stand.path("journal");
+    let folder = stand.end().await;
+    redrive_testkit::eventually(Duration::from_secs(5), "closed", async || {
+        Journal::open(&dir, JournalOptions::default()).is_ok()
+    })
+    .await;
+    let journal = Journal::open(&dir, JournalOptions::default()).unwrap();
+    let left = journal.reader().next(10, 1_000).await.unwrap();
+    assert_eq!(left.iter().map(|record| &record.payload[..]).collect::<Vec<_>>(), [b"?of tomorrow"]);
+    drop(folder);
 }
 
 /// A page of the console took 47 s with 300,000 files: each count made a letter of every one of them.
