@@ -50,7 +50,7 @@ pub use step::{Outcome, Step};
 pub use turns::Culprit;
 
 use crate::error::Error;
-use crate::filesystem::{Disk, Filesystem, Names};
+use crate::filesystem::{Disk, Filesystem, Names, make_folder};
 use index::{Index, Key};
 use name::{BatchName, Entry, META, UNFINISHED};
 use turns::Turns;
@@ -200,7 +200,7 @@ impl Spool {
         options: SpoolOptions,
         now: Timestamp,
     ) -> Result<Self, Error> {
-        filesystem.create_dir_all(dir).map_err(Error::io("create", dir))?;
+        make_folder(filesystem.as_ref(), dir).map_err(Error::io("create", dir))?;
         let spool = Self {
             filesystem,
             dir: dir.to_owned(),
