@@ -83,9 +83,21 @@ impl Failed {
     /// The attempt of `pipeline` at this work that ended in `failure`.
     #[must_use]
     pub fn new(pipeline: &str, work: &Work, failure: Failure, at: Timestamp) -> Self {
+        Self::after(work.history.clone(), pipeline, &work.event.event_type, failure, at)
+    }
+
+    /// The same for work of this history and type.
+    #[must_use]
+    pub fn after(
+        history: History,
+        pipeline: &str,
+        event_type: &str,
+        failure: Failure,
+        at: Timestamp,
+    ) -> Self {
         Self {
-            fingerprint: Fingerprint::of(pipeline, &work.event.event_type, &failure),
-            history: work.history.clone().with(&failure, at),
+            fingerprint: Fingerprint::of(pipeline, event_type, &failure),
+            history: history.with(&failure, at),
             failure,
         }
     }

@@ -4,17 +4,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redrive_store::Database;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auto_redrive::{self, Rule};
 use crate::persist::{Persistent, Persister};
 use crate::pipeline::{Bell, Pipeline};
+use crate::routes::Routes;
 use crate::watch::{self, WatchOptions};
 use crate::worker::Worker;
 
 /// How often the policies look for letters.
 const POLICY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long to wait before a worker that ended in a defect is replaced.
+const REPLACE_AFTER: Duration = Duration::from_secs(1);
 
 /// How long to wait before the database is listened to again.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -39,8 +44,9 @@ impl Engine {
         if let Some(routes) = &pipeline.routes {
             for number in 1..=pipeline.pace.workers.max(1) {
                 let name = worker_name(&pipeline.name, number);
-                let worker = Worker::new(Arc::clone(pipeline), routes.clone(), name, self.stop.child_token());
-                self.tasks.spawn(worker.run());
+                let (pipeline, routes, stop) =
+                    (Arc::clone(pipeline), routes.clone(), self.stop.child_token());
+                self.tasks.spawn(keep_working(pipeline, routes, name, stop));
             }
         }
         self.tasks.spawn(watch::watch(Arc::clone(pipeline), watch, self.stop.child_token()));
@@ -75,6 +81,28 @@ impl Engine {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+    }
+}
+
+/// A worker, and another one in its place when a defect has ended it: what it had in hand is taken over when its
+/// leases run out.
+async fn keep_working(pipeline: Arc<Pipeline>, routes: Routes, name: String, stop: CancellationToken) {
+    loop {
+        let worker = Worker::new(Arc::clone(&pipeline), routes.clone(), name.clone(), stop.clone());
+        // Dropped, it ends with this task.
+        let mut working = JoinSet::new();
+        working.spawn(worker.run());
+        match working.join_next().await {
+            Some(Err(error)) if error.is_panic() => {
+                let said = format!("a worker ended in a defect and was replaced: {error}");
+                tracing::error!(pipeline = %pipeline.name, worker = %name, %error, "a worker ended in a defect");
+                pipeline.health.set(Err(said));
+            }
+            _ => return,
+        }
+        if stop.run_until_cancelled(tokio::time::sleep(REPLACE_AFTER)).await.is_none() {
+            return;
+        }
     }
 }
 

@@ -28,22 +28,11 @@ impl Record {
             Self { retry_count: work.retry_count, max_retries: work.max_retries, history: work.history };
         (work.event, record)
     }
-
-    fn join(self, event: Event) -> Work {
-        Work {
-            event,
-            retry_count: self.retry_count,
-            max_retries: self.max_retries,
-            interrupted: false,
-            history: self.history,
-        }
-    }
 }
 
 /// Tells the handler's breaker how an event ended.
 pub(crate) fn note(route: &Route, event: WorkId, result: &Result<(), Failure>) -> Change {
-    let class = result.as_ref().err().map(|failure| failure.class);
-    route.breaker().note(event, class, Instant::now())
+    route.breaker().note(event, result.as_ref().err(), Instant::now())
 }
 
 /// Judges an event that its handler has failed.
@@ -54,8 +43,8 @@ pub(crate) fn judge(
     (event, record): (Event, Record),
     failure: Failure,
 ) -> Settlement {
-    let put_off = route.breaker().put_off(Instant::now());
-    match put_off {
+    let excuse = route.breaker().excuse(&failure, Instant::now());
+    match excuse {
         // While the handler is down, nobody's attempts are counted.
         Some(after) => Settlement::Release { after: spread(after, event.id.0) },
         None => sentence(pipeline, policy, event, record, failure),
@@ -80,7 +69,7 @@ pub(crate) fn sentence(
 ) -> Settlement {
     let seed = (event.id.0 as u64).wrapping_mul(31).wrapping_add(u64::from(record.retry_count));
     let verdict = limited(policy, &record).decide(&failure, record.retry_count, seed);
-    let failed = Failed::new(pipeline, &record.join(event), failure, Timestamp::now());
+    let failed = Failed::after(record.history, pipeline, &event.event_type, failure, Timestamp::now());
     match verdict {
         Verdict::Retry { after } => Settlement::Retry { after, failed },
         Verdict::Bury | Verdict::Park => Settlement::Dead { failed },

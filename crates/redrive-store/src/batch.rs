@@ -14,9 +14,10 @@ use crate::error::Error;
 use crate::row::Row;
 use crate::value::{Column, Leases, Value};
 
-/// The most failures that one statement carries: with the longest messages and histories they still
-/// fit into the 16 MiB that MySQL takes at once.
-const MAX_FAILURES: usize = 100;
+/// The most failures, and the most of their text, that one statement carries: escaped twice it still fits into
+/// the 16 MiB that MySQL takes at once.
+const MAX_FAILURES: usize = 1_000;
+const MAX_TEXT: usize = 1 << 20;
 
 /// The longest delay or lease. A longer one would leave the range of the time columns, and its
 /// statement would fail for the whole batch.
@@ -142,6 +143,7 @@ impl Open {
 #[derive(Debug, Default)]
 struct Failures {
     finished: Vec<Vec<Column>>,
+    text: usize,
     ids: Vec<i64>,
     leases: Vec<i64>,
     after: Vec<i64>,
@@ -166,8 +168,10 @@ impl Failures {
         self.code.push(code.map(|code| cut(&code.to_string(), 100)));
         self.kind.push(failure.map(|failure| cut(&failure.kind, 255)));
         self.fingerprint.push(failed.map(|failed| failed.fingerprint.to_string()));
+        self.text +=
+            failure.map_or(0, |failure| failure.message.len()) + history.as_ref().map_or(0, String::len);
         self.history.push(history);
-        if self.ids.len() == MAX_FAILURES {
+        if self.ids.len() == MAX_FAILURES || self.text >= MAX_TEXT {
             self.flush();
         }
     }

@@ -124,6 +124,24 @@ impl Database {
         self.session().await?.rows(statement, values).await
     }
 
+    /// What a statement returns that may look at every row of a table. Postgres would hurry, with every processor
+    /// that it has, and those who work beside it would feel it: nobody waits for a count.
+    pub(crate) async fn count_rows(
+        &self,
+        statement: &Statement,
+        values: Vec<Value>,
+    ) -> Result<Vec<Row>, Error> {
+        if self.dialect() != Dialect::Postgres {
+            return self.rows(statement, values).await;
+        }
+        let mut session = self.begin().await?;
+        let alone = Statement::new(Dialect::Postgres, "SET LOCAL max_parallel_workers_per_gather = 0");
+        session.run(&alone, Vec::new()).await?;
+        let rows = session.rows(statement, values).await?;
+        session.commit().await?;
+        Ok(rows)
+    }
+
     /// The single number that a statement returns.
     pub(crate) async fn count(&self, text: &str) -> Result<u64, Error> {
         let rows = self.rows(&Statement::new(self.dialect(), text), Vec::new()).await?;

@@ -1,6 +1,7 @@
 //! Dead letters in a SQL table, whichever: stats, groups, lists and actions, told by its columns.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
 use redrive_core::books::Balance;
@@ -97,26 +98,28 @@ impl DeadLetters {
 
     pub(crate) async fn stats(&self) -> Result<Stats, Error> {
         let columns = &self.columns;
-        let text = format!("SELECT {}, count(*) FROM {{letters}} AS t", columns.status_name());
-        let rows = self.query(&text, self.all(), "GROUP BY 1").await?;
-        let mut stats = Stats::default();
-        for row in &rows {
-            let name = row.text(0)?;
-            if let Some(status) = Status::ALL.into_iter().find(|status| status.name() == name) {
-                stats.by_status.push((status, row.total(1)?));
+        let text = format!(
+            "SELECT {}, {}, count(*), MIN({}) FROM {{letters}} AS t",
+            columns.status_name(),
+            columns.event_type,
+            columns.failed_at
+        );
+        let mut by_status: BTreeMap<Status, u64> = BTreeMap::new();
+        let mut by_type: BTreeMap<String, u64> = BTreeMap::new();
+        let mut oldest_waiting = None;
+        for row in self.count_all(&text, self.all(), "GROUP BY 1, 2").await? {
+            let (name, count) = (row.text(0)?, row.total(2)?);
+            let Some(status) = Status::ALL.into_iter().find(|status| status.name() == name) else { continue };
+            *by_status.entry(status).or_default() += count;
+            if matches!(status, Status::Open | Status::Failed) {
+                *by_type.entry(row.text(1)?).or_default() += count;
+                let oldest = row.time_of(columns.times, 3)?;
+                oldest_waiting = Some(oldest_waiting.map_or(oldest, |other: Timestamp| other.min(oldest)));
             }
         }
-        stats.by_status.sort_unstable();
-        let text = format!(
-            "SELECT {}, count(*), MIN({}) FROM {{letters}} AS t",
-            columns.event_type, columns.failed_at
-        );
-        for row in self.query(&text, self.waiting(), "GROUP BY 1 ORDER BY 2 DESC").await? {
-            stats.waiting_by_type.push((row.text(0)?, row.total(1)?));
-            let oldest = row.time_of(columns.times, 2)?;
-            stats.oldest_waiting = Some(stats.oldest_waiting.map_or(oldest, |other| other.min(oldest)));
-        }
-        Ok(stats)
+        let mut waiting_by_type: Vec<(String, u64)> = by_type.into_iter().collect();
+        waiting_by_type.sort_by_key(|(_, count)| Reverse(*count));
+        Ok(Stats { by_status: by_status.into_iter().collect(), waiting_by_type, oldest_waiting })
     }
 
     pub(crate) async fn groups(&self, limit: u32) -> Result<Vec<Group>, Error> {
@@ -140,7 +143,7 @@ impl DeadLetters {
             columns.id,
         );
         let statement = Statement::new(self.database.dialect(), &self.names.fill(&text));
-        let rows = self.database.rows(&statement, waiting.values).await?;
+        let rows = self.database.count_rows(&statement, waiting.values).await?;
         rows.iter().map(|row| self.group(row)).collect()
     }
 
@@ -158,7 +161,7 @@ impl DeadLetters {
             columns.failed_at, columns.fingerprint
         );
         let mut arrivals = Vec::new();
-        for row in self.query(&text, condition, &tail).await? {
+        for row in self.count_all(&text, condition, &tail).await? {
             let hour =
                 Timestamp::from_second(row.int(1)?.saturating_mul(3600)).unwrap_or(Timestamp::UNIX_EPOCH);
             if let Ok(fingerprint) = row.text(0)?.trim().parse() {
@@ -208,7 +211,7 @@ impl DeadLetters {
     pub(crate) async fn count(&self, filter: &Filter) -> Result<u64, Error> {
         self.group_strangers_for(filter).await?;
         let condition = self.waiting().filter(&self.columns, filter);
-        let rows = self.query("SELECT count(*) FROM {letters} AS t", condition, "").await?;
+        let rows = self.count_all("SELECT count(*) FROM {letters} AS t", condition, "").await?;
         rows.first().map_or(Ok(0), |row| row.total(0))
     }
 
@@ -270,7 +273,8 @@ impl DeadLetters {
 
     pub(crate) async fn balance(&self) -> Result<Balance, Error> {
         let text = self.names.fill(self.actions.balance);
-        let rows = self.database.rows(&Statement::new(self.database.dialect(), &text), Vec::new()).await?;
+        let statement = Statement::new(self.database.dialect(), &text);
+        let rows = self.database.count_rows(&statement, Vec::new()).await?;
         let Some(row) = rows.first() else { return Ok(Balance::default()) };
         Ok(Balance {
             accepted: row.total(0)?,
@@ -337,6 +341,13 @@ impl DeadLetters {
         let text = format!("{select} WHERE {} {tail}", condition.text());
         let statement = Statement::new(self.database.dialect(), &self.names.fill(&text));
         self.database.rows(&statement, condition.values).await
+    }
+
+    /// A query that may look at every letter.
+    async fn count_all(&self, select: &str, condition: Where, tail: &str) -> Result<Vec<Row>, Error> {
+        let text = format!("{select} WHERE {} {tail}", condition.text());
+        let statement = Statement::new(self.database.dialect(), &self.names.fill(&text));
+        self.database.count_rows(&statement, condition.values).await
     }
 
     fn summary(&self, row: &Row) -> Result<Summary, Error> {

@@ -91,7 +91,8 @@ async fn a_server_that_dies_in_the_middle_of_a_turn_leaves_the_settlements_to_be
         let blocker = block(&database).await;
         let mut client = Client::connect(&database).await;
         let (turn, ()) = tokio::join!(outbox.turn(&mut settled, None), async {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            // Long enough for it to be waiting, also on a busy machine.
+            tokio::time::sleep(Duration::from_millis(500)).await;
             kill_connections(&database, &mut client).await;
         });
         let error = turn.unwrap_err();

@@ -215,6 +215,41 @@ async fn where_an_order_is_kept_letters_go_back_one_portion_at_a_time() {
     }
 }
 
+/// While a backlog is drained, claims begin where the first live event was a moment ago.
+#[tokio::test]
+async fn what_comes_in_below_a_backlog_is_not_passed_over() {
+    for database in testkit::backends(file!()).await {
+        let outbox = outbox(&database, options()).await;
+        outbox.append((0..60).map(|key| event(&key.to_string())).collect()).await.unwrap();
+        for _ in 0..3 {
+            settle(&outbox, done(take(&outbox, 10, LONG).await)).await;
+        }
+        // As if its transaction had been open since before all others.
+        outbox.append(vec![event("late")]).await.unwrap();
+        let old = match database.backend {
+            testkit::Backend::Sqlite => "'2001-01-01 00:00:00.000'",
+            testkit::Backend::Postgres | testkit::Backend::MySql => "'2001-01-01 00:00:00'",
+        };
+        let mut client = Client::connect(&database).await;
+        client.run(&format!("UPDATE outbox_event SET due_at = {old} WHERE aggregate_id = 'late'")).await;
+        let mut keys = Vec::new();
+        loop {
+            let claimed = take(&outbox, 10, LONG).await;
+            let is_last = claimed.len() < 10;
+            keys.extend(claimed.iter().map(|(_, work)| work.event.key.clone()));
+            settle(&outbox, done(claimed)).await;
+            if is_last {
+                break;
+            }
+        }
+        keys.extend(take(&outbox, 10, LONG).await.into_iter().map(|(_, work)| work.event.key));
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), 31, "{keys:?}");
+        assert!(keys.contains(&"late".to_owned()));
+    }
+}
+
 #[tokio::test]
 async fn events_without_an_aggregate_wait_for_nobody() {
     for database in testkit::backends(file!()).await {

@@ -173,6 +173,7 @@ fn is_meant(letter: &Summary, filter: &Filter) -> bool {
         && filter.text.as_ref().is_none_or(text)
         && filter.since.is_none_or(|since| letter.failed_at >= since)
         && filter.until.is_none_or(|until| letter.failed_at < until)
+        && filter.redriven_below.is_none_or(|below| letter.redrive_count < below)
 }
 
 #[async_trait]
