@@ -140,7 +140,7 @@ fn events(dir: &Path) -> u64 {
 }
 
 async fn eventually(what: &str, holds: impl Fn() -> bool) {
-    redrive_testkit::eventually(Duration::from_secs(10), what, async || holds()).await;
+    redrive_testkit::eventually(Duration::from_secs(30), what, async || holds()).await;
 }
 
 #[tokio::test]
@@ -217,14 +217,15 @@ async fn one_file_that_the_store_cannot_take_stops_nobody() {
         stand.alerts.contains("file refused")
     })
     .await;
-    for _ in 0..50 {
+    for _ in 0..20 {
         stand.accept("{\"live\":1}").await;
         tokio::time::sleep(Duration::from_millis(5)).await;
         let status = stand.ingest.status();
         assert_eq!(status.store_down, None);
     }
-    eventually("stored", || stand.stored() == sent + 50).await;
-    assert_eq!(stand.ingest.status().spool.files, 1, "it waits");
+    eventually("all of them are safe", || stand.ingest.status().backlog == 0).await;
+    eventually("it waits alone", || stand.ingest.status().spool.files == 1).await;
+    assert_eq!(stand.stored(), sent + 20);
     assert_eq!(stand.alerts.count("file refused"), 1);
     assert!(stand.alerts.count("store down") <= 1, "before anybody knew better");
     stand.end().await;
@@ -442,7 +443,8 @@ async fn many_files_are_counted_without_looking_at_each() {
     }
     let arrived = queue.arrivals(at(9).unwrap()).await.unwrap();
     assert_eq!(arrived.iter().map(|hour| hour.count).sum::<u64>(), files as u64 - 20);
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    // It was four minutes.
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
 }
 
 /// The event was gone, and nobody heard of it.
