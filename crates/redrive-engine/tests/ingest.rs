@@ -17,7 +17,7 @@ use redrive_engine::ingest::{Ingest, IngestOptions, NotAccepted, WhenFull};
 
 use redrive_spool::spool::{Inspection, Meta, OnFull, inspect};
 use redrive_spool::target::Patience;
-use redrive_spool::{Batch, JournalOptions, Target};
+use redrive_spool::{Batch, Journal, JournalOptions, Target};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -140,7 +140,7 @@ fn events(dir: &Path) -> u64 {
 }
 
 async fn eventually(what: &str, holds: impl Fn() -> bool) {
-    redrive_testkit::eventually(Duration::from_secs(10), what, async || holds()).await;
+    redrive_testkit::eventually(Duration::from_secs(30), what, async || holds()).await;
 }
 
 #[tokio::test]
@@ -217,14 +217,15 @@ async fn one_file_that_the_store_cannot_take_stops_nobody() {
         stand.alerts.contains("file refused")
     })
     .await;
-    for _ in 0..50 {
+    for _ in 0..20 {
         stand.accept("{\"live\":1}").await;
         tokio::time::sleep(Duration::from_millis(5)).await;
         let status = stand.ingest.status();
         assert_eq!(status.store_down, None);
     }
-    eventually("stored", || stand.stored() == sent + 50).await;
+    eventually("all of them are safe", || stand.ingest.status().backlog == 0).await;
     eventually("it waits alone", || stand.ingest.status().spool.files == 1).await;
+    assert_eq!(stand.stored(), sent + 20);
     assert_eq!(stand.alerts.count("file refused"), 1);
     assert!(stand.alerts.count("store down") <= 1, "before anybody knew better");
     stand.end().await;
@@ -379,6 +380,30 @@ async fn a_full_journal_is_told_once_and_when_it_is_over() {
     stand.end().await;
 }
 
+/// Back to an older version, and forward again: what the newer one had answered for was acknowledged by the
+/// older one, which could not read it.
+#[tokio::test]
+async fn a_record_of_a_later_version_stays_in_the_journal() {
+    let stand = Stand::with(Durability::Journal, |options| {
+        let (dir, journal) = options.journal.clone().unwrap();
+        let journal = Journal::open(&dir, journal).unwrap();
+        let later = std::thread::spawn(move || journal.append_blocking(vec!["?of tomorrow".into()]));
+        later.join().unwrap().unwrap();
+    });
+    stand.accept("{}").await;
+    eventually("stored", || stand.stored() == 1).await;
+    let dir = stand.path("journal");
+    let folder = stand.end().await;
+    redrive_testkit::eventually(Duration::from_secs(5), "closed", async || {
+        Journal::open(&dir, JournalOptions::default()).is_ok()
+    })
+    .await;
+    let journal = Journal::open(&dir, JournalOptions::default()).unwrap();
+    let left = journal.reader().next(10, 1_000).await.unwrap();
+    assert_eq!(left.iter().map(|record| &record.payload[..]).collect::<Vec<_>>(), [b"?of tomorrow"]);
+    drop(folder);
+}
+
 /// A page of the console took 47 s with 300,000 files: each count made a letter of every one of them.
 #[tokio::test]
 async fn many_files_are_counted_without_looking_at_each() {
@@ -418,7 +443,8 @@ async fn many_files_are_counted_without_looking_at_each() {
     }
     let arrived = queue.arrivals(at(9).unwrap()).await.unwrap();
     assert_eq!(arrived.iter().map(|hour| hour.count).sum::<u64>(), files as u64 - 20);
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    // It was four minutes.
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
 }
 
 /// The event was gone, and nobody heard of it.

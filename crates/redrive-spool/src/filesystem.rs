@@ -20,6 +20,9 @@ pub trait Filesystem: Debug + Send + Sync + 'static {
     /// What the system says.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
 
+    /// Whether a folder is there.
+    fn is_dir(&self, dir: &Path) -> bool;
+
     /// The names of the files in a folder, in no order. Reads as it is iterated: a caller may stop early.
     ///
     /// # Errors
@@ -141,6 +144,10 @@ impl Filesystem for Disk {
         fs::create_dir_all(dir)
     }
 
+    fn is_dir(&self, dir: &Path) -> bool {
+        dir.is_dir()
+    }
+
     fn names(&self, dir: &Path) -> io::Result<Names> {
         // The kind of an entry comes with its name: no further look at the disk.
         let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
@@ -190,6 +197,26 @@ impl Filesystem for Disk {
         file.try_lock().map_err(io::Error::from)?;
         Ok(Box::new(file))
     }
+}
+
+/// Makes a folder and those above it, durably: whatever is synced within a folder is gone with it, if its
+/// own name is not.
+pub(crate) fn make_folder(filesystem: &dyn Filesystem, dir: &Path) -> io::Result<()> {
+    let above = match dir.parent() {
+        None => return Ok(()),
+        Some(above) if above.as_os_str().is_empty() => Path::new("."),
+        Some(above) => above,
+    };
+    if filesystem.is_dir(dir) {
+        // Whoever made it may have been interrupted here; a folder above that is not ours may be unreadable.
+        let _ = filesystem.sync_dir(above);
+        return Ok(());
+    }
+    if above != Path::new(".") {
+        make_folder(filesystem, above)?;
+    }
+    filesystem.create_dir_all(dir)?;
+    filesystem.sync_dir(above)
 }
 
 struct DiskFile(fs::File);

@@ -219,6 +219,9 @@ impl Filesystem for SlowSync {
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         Disk.create_dir_all(dir)
     }
+    fn is_dir(&self, dir: &Path) -> bool {
+        Disk.is_dir(dir)
+    }
     fn names(&self, dir: &Path) -> io::Result<Names> {
         Disk.names(dir)
     }

@@ -14,6 +14,7 @@ use flate2::read::MultiGzDecoder;
 use futures_util::TryStreamExt as _;
 use jiff::Timestamp;
 use object_store::memory::InMemory;
+use object_store::throttle::{ThrottleConfig, ThrottledStore};
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use redrive_spool::filesystem::Filesystem;
 use redrive_spool::model::{Fault, ModelDisk};
@@ -279,6 +280,25 @@ async fn a_file_that_is_still_being_written_is_left_alone_until_it_is_whole() {
         assert!(matches!(outcome, Outcome::Uploaded { events: 2, .. }), "{outcome:?}");
         assert!(names(folder.path()).is_empty());
     }
+}
+
+/// A redrive while recovery was at the same file: its events were taken out of the books twice.
+#[tokio::test]
+async fn of_several_who_upload_a_file_at_once_one_is_told_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = open(folder.path(), options());
+    let slow = ThrottleConfig { wait_put_per_call: Duration::from_millis(100), ..ThrottleConfig::default() };
+    let store = Arc::new(ThrottledStore::new(InMemory::new(), slow));
+    let target = Target::over(store, "", "RAW", "RAW_DLQ").unwrap();
+    let name = spool.name(at(NOW));
+    spool.save(&name, &batch("x"), at(NOW)).unwrap();
+    let (recovery, redrive) =
+        tokio::join!(spool.process_one(&target, at(NOW)), spool.process(&name, &target, at(NOW)));
+    let outcomes = [recovery.outcome, redrive.unwrap()];
+    let told = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
+    assert_eq!(told(|outcome| matches!(outcome, Outcome::Uploaded { events: 1, .. })), 1, "{outcomes:?}");
+    assert_eq!(told(|outcome| matches!(outcome, Outcome::Gone { .. })), 1, "{outcomes:?}");
+    assert!(!spool.remove(&name).unwrap(), "nor is there anything to delete");
 }
 
 /// A store of folders has no room for a name of 255 letters, whatever is in the file: it says so as if it

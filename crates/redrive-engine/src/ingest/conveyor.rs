@@ -139,6 +139,7 @@ impl Ingest {
     /// Tells what became of a file; whether to go on.
     pub(super) fn recovered(&self, outcome: Outcome) -> bool {
         match outcome {
+            Outcome::Gone { .. } => self.store_answered(),
             // Nobody asked the store, or not with all of a file.
             Outcome::Unfinished { .. } => self.outage.give_turn_back(),
             Outcome::Empty => {

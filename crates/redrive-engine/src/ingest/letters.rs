@@ -351,7 +351,10 @@ impl DeadLetterQueue for SpooledFiles {
                 }
                 Err(_) => 0,
             };
-            self.0.spool.remove(id).map_err(|error| self.unavailable(error))?;
+            if !self.0.spool.remove(id).map_err(|error| self.unavailable(error))? {
+                acted.refused.push(Refusal::Unknown(id.clone()));
+                continue;
+            }
             self.0.tally.resolved.increment(events);
             self.0.books.left_disk(Fate::Resolved, events, self.0.is_ours(id));
             tracing::warn!(pipeline = %self.0.name, file = %id, events, operator = operator.name(), note, "a file was resolved: deleted without being uploaded");

@@ -90,7 +90,7 @@ pub use reader::Reader;
 pub use recovery::{Damage, Damaged, Recovery};
 
 use crate::error::Error;
-use crate::filesystem::{Disk, Filesystem};
+use crate::filesystem::{Disk, Filesystem, make_folder};
 use state::Shared;
 use writer::{Append, Command, Writer};
 
@@ -191,7 +191,7 @@ impl Journal {
         dir: &Path,
         options: JournalOptions,
     ) -> Result<Self, Error> {
-        filesystem.create_dir_all(dir).map_err(Error::io("create", dir))?;
+        make_folder(filesystem.as_ref(), dir).map_err(Error::io("create", dir))?;
         let lock = lock(filesystem.as_ref(), dir)?;
         let (state, recovery) = recovery::recover(filesystem.as_ref(), dir)?;
         let durable = watch::Sender::new(state.next - 1);

@@ -50,7 +50,7 @@ pub use step::{Outcome, Step};
 pub use turns::Culprit;
 
 use crate::error::Error;
-use crate::filesystem::{Disk, Filesystem, Names};
+use crate::filesystem::{Disk, Filesystem, Names, make_folder};
 use index::{Index, Key};
 use name::{BatchName, Entry, META, UNFINISHED};
 use turns::Turns;
@@ -136,9 +136,10 @@ impl State {
         key
     }
 
-    fn remove(&mut self, key: Key) {
-        self.index.remove(key);
+    /// Whether it was there: of several who are done with a file, one is told so.
+    fn remove(&mut self, key: Key) -> bool {
         self.turns.forget(key);
+        self.index.remove(key)
     }
 }
 
@@ -199,7 +200,7 @@ impl Spool {
         options: SpoolOptions,
         now: Timestamp,
     ) -> Result<Self, Error> {
-        filesystem.create_dir_all(dir).map_err(Error::io("create", dir))?;
+        make_folder(filesystem.as_ref(), dir).map_err(Error::io("create", dir))?;
         let spool = Self {
             filesystem,
             dir: dir.to_owned(),
@@ -339,16 +340,16 @@ impl Spool {
         }
     }
 
-    /// Deletes a file that waits, and what is beside it.
+    /// Deletes a file that waits, and what is beside it. Whether it waited: somebody else may have been
+    /// quicker.
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn remove(&self, name: &str) -> Result<(), Error> {
+    pub fn remove(&self, name: &str) -> Result<bool, Error> {
         let key = self.state().index.key(name);
-        let Some(key) = key else { return Ok(()) };
+        let Some(key) = key else { return Ok(false) };
         self.delete(name)?;
-        self.state().remove(key);
-        Ok(())
+        Ok(self.state().remove(key))
     }
 
     /// Where it is.
@@ -405,17 +406,17 @@ impl Spool {
             let Some(oldest) = oldest else {
                 return Err(Error::Full { dir: self.dir.clone(), size: bytes, limit });
             };
-            lost.push(self.lose(oldest)?);
+            lost.extend(self.lose(oldest)?);
         }
     }
 
-    /// Deletes a file that was not uploaded.
-    fn lose(&self, key: Key) -> Result<Lost, Error> {
+    /// Deletes a file that was not uploaded; nothing is lost if somebody else was quicker.
+    fn lose(&self, key: Key) -> Result<Option<Lost>, Error> {
         let name = self.state().index.name(key);
         let events = self.meta(&name).num_events;
         self.delete(&name)?;
-        self.state().remove(key);
-        Ok(Lost { file: name, events })
+        let was_there = self.state().remove(key);
+        Ok(was_there.then_some(Lost { file: name, events }))
     }
 
     /// The data goes first: what is left of an interrupted deletion is removed at the next start.

@@ -65,6 +65,11 @@ pub enum Outcome {
         /// What the disk said.
         error: Error,
     },
+    /// It was uploaded, and somebody else has uploaded or deleted it meanwhile: they count it.
+    Gone {
+        /// Its name.
+        file: String,
+    },
     /// Somebody is still writing to it: it is kept until it has not changed for a while.
     Unfinished {
         /// Its name.
@@ -123,7 +128,7 @@ impl Spool {
             let oldest = self.state().index.oldest().filter(|key| u64::from(key.unix) < limit);
             let Some(oldest) = oldest else { break };
             match self.lose(oldest) {
-                Ok(lost) => expired.push(lost),
+                Ok(lost) => expired.extend(lost),
                 Err(error) => {
                     tracing::warn!(%error, "a file that is too old cannot be deleted");
                     break;
@@ -182,7 +187,7 @@ impl Spool {
             let Some((key, name)) = next else { return Found::Nothing };
             match self.look_at(key, name, now) {
                 // Somebody else took it.
-                Found::Nothing => self.state().remove(key),
+                Found::Nothing => drop(self.state().remove(key)),
                 Found::Unfinished(_) => self.state().turns.put_off_until(key, now + SETTLED),
                 Found::Unreadable(name, error) => {
                     self.put_off(key, now);
@@ -250,8 +255,8 @@ impl Spool {
         if let Err(error) = self.delete(&file.name) {
             tracing::warn!(%error, "a file that was uploaded cannot be deleted: it is uploaded again later, as the same object");
             self.put_off(file.key, Timestamp::now());
-        } else {
-            self.state().remove(file.key);
+        } else if !self.state().remove(file.key) {
+            return Outcome::Gone { file: file.name };
         }
         let file_name = file.name;
         match file.inspection {
