@@ -117,6 +117,20 @@ impl Shop {
         eventually(PATIENCE, "the orders are dead", dead).await;
     }
 
+    /// Lets so many mails die.
+    async fn bury_mails(&self, mails: usize) {
+        self.jobs.enqueue((0..mails).map(|n| NewJob::new(n.to_string(), "{}")).collect()).await.unwrap();
+        let dead = || async { self.jobs.stats().await.unwrap().waiting() == mails as u64 };
+        eventually(PATIENCE, "the mails are dead", dead).await;
+    }
+
+    /// Every letter that waits, of both pipelines.
+    async fn letters(&self) -> Vec<LetterId> {
+        let page = self.console.list(&Filter::default(), 100, None).await.unwrap();
+        let waits = |status| matches!(status, Status::Open | Status::Failed);
+        page.letters.into_iter().filter(|letter| waits(letter.status)).map(|letter| letter.id).collect()
+    }
+
     async fn waiting(&self) -> u64 {
         self.outbox.stats().await.unwrap().waiting()
     }
@@ -197,6 +211,59 @@ async fn a_ramp_stops_itself_while_the_fault_lasts_and_succeeds_once_it_is_mende
         assert_eq!((ended.done, ended.refused), (60, 0));
         shop.delivers(59).await;
         assert_eq!(shop.waiting().await, 1, "the one that failed again waits for another operation");
+        stop.cancel();
+        runner.await.unwrap();
+        shop.engine.stop().await;
+    }
+}
+
+/// A step waited for the outcome of letters that it had not sent, or took what others did to them for its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ramp_follows_only_what_it_sent() {
+    for database in redrive_testkit::backends(file!()).await {
+        let shop = Shop::open(database).await;
+        shop.bury(3).await;
+        shop.bury_mails(3).await;
+        shop.mend();
+        let ids = shop.letters().await;
+        let canary = Canary { steps: vec![1, 1], patience: Duration::from_secs(10), ..Canary::default() };
+        let request = Request {
+            ids: ids.clone(),
+            canary: Some(canary),
+            ..Request::new(Action::Redrive, Filter::default())
+        };
+        let id = shop.console.start(&request, &ops(), None).await.unwrap().id;
+        for pipeline in ["orders", "mails"] {
+            let first = ids.iter().find(|id| id.pipeline == pipeline).unwrap();
+            shop.console.resolve(first, &ops(), "dealt with").await.unwrap();
+        }
+        let (stop, runner) = shop.run();
+        let ended = shop.reaches(id, OperationState::Finished).await;
+        assert_eq!((ended.total, ended.done, ended.refused, ended.failed), (6, 4, 2, 0), "{ended:?}");
+        stop.cancel();
+        runner.await.unwrap();
+        shop.engine.stop().await;
+    }
+}
+
+/// Mail 2 was looked up as order 2, which had failed again long before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_the_ramp_each_letter_is_looked_up_in_its_own_pipeline() {
+    for database in redrive_testkit::backends(file!()).await {
+        let shop = Shop::open(database).await;
+        shop.bury(3).await;
+        shop.bury_mails(3).await;
+        let (stop, runner) = shop.run();
+        let before = shop.console.start(&redrive(), &ops(), None).await.unwrap().id;
+        shop.reaches(before, OperationState::Finished).await;
+        let again = || async { shop.waiting().await == 3 };
+        eventually(PATIENCE, "the orders have failed again", again).await;
+        shop.mend();
+        let canary = Some(Canary { steps: vec![1], ..Canary::default() });
+        let request = Request { all: true, canary, ..Request::new(Action::Redrive, Filter::default()) };
+        let id = shop.console.start(&request, &ops(), None).await.unwrap().id;
+        let ended = shop.reaches(id, OperationState::Finished).await;
+        assert_eq!((ended.total, ended.done, ended.refused), (6, 6, 0), "{ended:?}");
         stop.cancel();
         runner.await.unwrap();
         shop.engine.stop().await;
@@ -299,9 +366,7 @@ async fn a_list_over_several_pipelines_misses_nothing_and_repeats_nothing() {
     for database in redrive_testkit::backends(file!()).await {
         let shop = Shop::open(database).await;
         shop.bury(17).await;
-        shop.jobs.enqueue((0..13).map(|n| NewJob::new(n.to_string(), "{}")).collect()).await.unwrap();
-        let dead = || async { shop.jobs.stats().await.unwrap().waiting() == 13 };
-        eventually(PATIENCE, "the jobs are dead", dead).await;
+        shop.bury_mails(13).await;
         let (mut seen, mut after) = (Vec::new(), None);
         loop {
             let page = shop.console.list(&Filter::default(), 4, after.as_ref()).await.unwrap();

@@ -38,6 +38,12 @@ pub(super) struct Sending {
     stop: CancellationToken,
 }
 
+/// Some of the letters that were sent last, after the ramp.
+struct Sample {
+    pipeline: String,
+    ids: Vec<String>,
+}
+
 /// What follows a step.
 enum Next {
     Step,
@@ -100,7 +106,7 @@ impl Sending {
         };
         let mut pause = FIRST_PAUSE;
         let mut waiting = false;
-        let mut last = Vec::new();
+        let mut last = None;
         while !self.stop.is_cancelled() {
             match self.step(&request, &mut last).await {
                 Ok(Next::End) => return,
@@ -122,7 +128,7 @@ impl Sending {
         }
     }
 
-    async fn step(&self, request: &Request, last: &mut Vec<String>) -> Result<Next, Trouble> {
+    async fn step(&self, request: &Request, last: &mut Option<Sample>) -> Result<Next, Trouble> {
         let operations = &self.console.records.operations;
         let id = self.operation.id;
         if !self.hold().await? {
@@ -147,7 +153,7 @@ impl Sending {
             portions.truncate(lanes.max(1));
             let sent = portions.iter().map(|portion| self.send(request, desk, portion));
             // Each to its end: what was begun is written down, even beside one that failed.
-            futures_util::future::join_all(sent).await.into_iter().collect::<Result<(), _>>()?;
+            futures_util::future::join_all(sent).await.into_iter().collect::<Result<Vec<_>, _>>()?;
             return Ok(Next::Step);
         }
         self.send_paced(request, desk, portion, last).await
@@ -159,19 +165,20 @@ impl Sending {
         request: &Request,
         desk: &Desk,
         portion: &Portion,
-        last: &mut Vec<String>,
+        last: &mut Option<Sample>,
     ) -> Result<Next, Trouble> {
         if portion.sent {
             let canary = request.canary.clone().unwrap_or_default();
             return self.follow(portion, &canary).await;
         }
         let begun = Instant::now();
-        self.send(request, desk, portion).await?;
-        if !portion.followed
-            && request.canary.is_some()
-            && let Some(next) = self.look_back(desk, last, portion).await?
-        {
-            return Ok(next);
+        let sent = self.send(request, desk, portion).await?;
+        if !portion.followed && request.canary.is_some() {
+            let ids = sent.ids.into_iter().take(SAMPLE).collect();
+            let before = last.replace(Sample { pipeline: portion.pipeline.clone(), ids });
+            if let Some(next) = self.look_back(before).await? {
+                return Ok(next);
+            }
         }
         if let Some(rate) = request.rate {
             let due = Duration::from_secs_f64(portion.ids.len() as f64 / f64::from(rate));
@@ -239,7 +246,7 @@ impl Sending {
         Ok(())
     }
 
-    async fn send(&self, request: &Request, desk: &Desk, portion: &Portion) -> Result<(), Trouble> {
+    async fn send(&self, request: &Request, desk: &Desk, portion: &Portion) -> Result<Sent, Trouble> {
         let operator = Operator::new(&self.operation.operator);
         let mark = format!("operation {}", self.operation.id);
         let acted = match request.action {
@@ -251,12 +258,13 @@ impl Sending {
         };
         desk.wake();
         self.console.touch(&portion.pipeline);
-        let operations = &self.console.records.operations;
-        operations.sent(self.operation.id, portion, &tally(&portion.pipeline, &acted)).await?;
-        Ok(())
+        let sent = tally(&portion.pipeline, acted);
+        self.console.records.operations.sent(self.operation.id, portion, &sent).await?;
+        Ok(sent)
     }
 
-    /// Waits for the outcome of every letter of a step; one that fails again stops the operation.
+    /// Waits for the outcome of every letter of a step that was sent; one that fails again stops the operation.
+    /// What was refused has no outcome: somebody else has dealt with it, or will.
     async fn follow(&self, portion: &Portion, canary: &Canary) -> Result<Next, Trouble> {
         let desk = self.console.desk(&portion.pipeline).map_err(Trouble::from)?;
         let operations = &self.console.records.operations;
@@ -264,7 +272,10 @@ impl Sending {
         let begun = Instant::now();
         let mut look = FIRST_LOOK;
         loop {
-            let outcomes = desk.queue.outcomes(&portion.ids).await?;
+            let outcomes = match portion.ids.is_empty() {
+                true => Vec::new(),
+                false => desk.queue.outcomes(&portion.ids).await?,
+            };
             let failed = failures(&portion.ids, &outcomes);
             if let Some((letter, failure)) = failed.first() {
                 operations.settled(id, portion.number, failed.len() as u64).await?;
@@ -300,28 +311,21 @@ impl Sending {
     }
 
     /// After the ramp: looks at the portion before this one, and stops when too many of it failed again.
-    async fn look_back(
-        &self,
-        desk: &Desk,
-        last: &mut Vec<String>,
-        portion: &Portion,
-    ) -> Result<Option<Next>, Trouble> {
-        let before = std::mem::replace(last, portion.ids.iter().take(SAMPLE).cloned().collect());
-        if before.is_empty() {
+    async fn look_back(&self, before: Option<Sample>) -> Result<Option<Next>, Trouble> {
+        let Some(Sample { pipeline, ids }) = before.filter(|before| !before.ids.is_empty()) else {
             return Ok(None);
-        }
-        let outcomes = desk.queue.outcomes(&before).await?;
+        };
+        let outcomes = self.console.desk(&pipeline)?.queue.outcomes(&ids).await?;
         let decided = outcomes.iter().filter(|outcome| **outcome != Outcome::Pending).count();
-        let failed = failures(&before, &outcomes);
+        let failed = failures(&ids, &outcomes);
         let Some((letter, failure)) = failed.first() else { return Ok(None) };
         if (failed.len() as f64) <= TOLERATED * decided as f64 {
             return Ok(None);
         }
         let reason = format!(
-            "{} of {decided} letters that were looked at failed again, {}:{letter} with {failure}: mend the cause, \
-             then resume",
+            "{} of {decided} letters that were looked at failed again, {pipeline}:{letter} with {failure}: mend the \
+             cause, then resume",
             failed.len(),
-            portion.pipeline
         );
         self.stop_itself(&reason).await.map(Some)
     }
@@ -386,17 +390,16 @@ impl Sending {
     }
 }
 
-fn tally(pipeline: &str, acted: &Acted) -> Sent {
+fn tally(pipeline: &str, acted: Acted) -> Sent {
     let named = |refusal: &Refusal| match refusal {
         Refusal::Unknown(id) => Refusal::Unknown(format!("{pipeline}:{id}")).to_string(),
         Refusal::NotWaiting(id) => Refusal::NotWaiting(format!("{pipeline}:{id}")).to_string(),
         Refusal::Impossible { id, why } => format!("letter {pipeline}:{id}: {why}"),
     };
-    Sent {
-        done: (acted.done.len() + acted.before.len()) as u64,
-        refused: acted.refused.len() as u64,
-        refusals: acted.refused.iter().take(SAMPLE).map(named).collect(),
-    }
+    let (refused, refusals) = (acted.refused.len(), acted.refused.iter().take(SAMPLE).map(named).collect());
+    let mut ids = acted.done;
+    ids.extend(acted.before);
+    Sent { done: ids.len() as u64, ids, refused: refused as u64, refusals }
 }
 
 fn failures<'a>(ids: &'a [String], outcomes: &'a [Outcome]) -> Vec<(&'a str, &'a Failure)> {
