@@ -270,6 +270,55 @@ async fn after_the_ramp_each_letter_is_looked_up_in_its_own_pipeline() {
     }
 }
 
+/// Eight that followed a paused pipeline kept a ninth from freezing, and what died meanwhile came into its set.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operations_that_wait_for_a_pipeline_hold_up_nobody() {
+    for database in redrive_testkit::backends(file!()).await {
+        let shop = Shop::open(database).await;
+        shop.bury_mails(10).await;
+        shop.bury(1).await;
+        shop.console.set_paused("mails", true, &ops()).await.unwrap();
+        let (stop, runner) = shop.run();
+        let mails = shop.letters().await.into_iter().filter(|id| id.pipeline == "mails");
+        for mail in mails {
+            let ids = vec![mail];
+            let canary = Some(Canary::default());
+            let request = Request { ids, canary, ..Request::new(Action::Redrive, Filter::default()) };
+            let id = shop.console.start(&request, &ops(), None).await.unwrap().id;
+            let follows = || async { shop.console.operation(id).await.unwrap().done == 1 };
+            eventually(PATIENCE, "it follows a mail", follows).await;
+        }
+        let id = shop.console.start(&redrive(), &ops(), None).await.unwrap().id;
+        let ended = shop.reaches(id, OperationState::Finished).await;
+        assert_eq!((ended.total, ended.done), (1, 1), "{ended:?}");
+        stop.cancel();
+        runner.await.unwrap();
+        shop.engine.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_set_is_what_was_there_at_the_confirmation_however_late_it_is_frozen() {
+    for database in redrive_testkit::backends(file!()).await {
+        let shop = Shop::open(database).await;
+        shop.bury(3).await;
+        let id = shop.console.start(&redrive(), &ops(), None).await.unwrap().id;
+        let dropped = shop.console.start(&redrive(), &ops(), None).await.unwrap().id;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        shop.bury(5).await;
+        shop.console.turn(dropped, OperationState::Cancelled, &ops()).await.unwrap();
+        shop.mend();
+        let (stop, runner) = shop.run();
+        let ended = shop.reaches(id, OperationState::Finished).await;
+        assert_eq!((ended.total, ended.done), (3, 3), "{ended:?}");
+        assert_eq!(shop.console.operation(dropped).await.unwrap().total, 0, "cancelled before it began");
+        stop.cancel();
+        runner.await.unwrap();
+        assert_eq!(shop.waiting().await, 5, "those that died meanwhile wait");
+        shop.engine.stop().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operation_is_paused_resumed_and_cancelled() {
     for database in redrive_testkit::backends(file!()).await {

@@ -6,9 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use redrive_core::dead_letter::{Acted, Cursor, Operator, Order, Outcome, Refusal, Unavailable};
 use redrive_core::failure::Failure;
 use redrive_store::{Operation, OperationState, Portion, Sent};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +37,8 @@ pub(super) struct Sending {
     console: Arc<Console>,
     operation: Operation,
     runner: String,
+    /// Who freezes or sends takes one.
+    turns: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
@@ -88,9 +92,10 @@ impl Sending {
         console: Arc<Console>,
         operation: Operation,
         runner: &str,
+        turns: Arc<Semaphore>,
         stop: CancellationToken,
     ) -> Self {
-        Self { console, operation, runner: runner.to_owned(), stop }
+        Self { console, operation, runner: runner.to_owned(), turns, stop }
     }
 
     /// Holds the operation, so that nobody else carries it out.
@@ -136,7 +141,10 @@ impl Sending {
         }
         let Some(now) = operations.get(id).await? else { return Ok(Next::End) };
         if now.state == OperationState::Freezing {
-            self.freeze(request, now.total > 0).await?;
+            let Some(_turn) = self.turn().await? else { return Ok(Next::End) };
+            if !self.freeze(&as_confirmed(request, now.created_at), now.total > 0).await? {
+                return Ok(Next::End);
+            }
             operations.become_state(id, OperationState::Running, "").await?;
             return Ok(Next::Step);
         }
@@ -146,6 +154,7 @@ impl Sending {
         };
         let desk = self.console.desk(&portion.pipeline).map_err(Trouble::from)?;
         if request.canary.is_none() && request.rate.is_none() {
+            let Some(_turn) = self.turn().await? else { return Ok(Next::End) };
             let lanes = desk
                 .queue
                 .lanes()
@@ -157,6 +166,21 @@ impl Sending {
             return Ok(Next::Step);
         }
         self.send_paced(request, desk, portion, last).await
+    }
+
+    /// Waits for a turn to freeze or send, and keeps its hold meanwhile; none when the operation is no longer
+    /// to be carried out here.
+    async fn turn(&self) -> Result<Option<SemaphorePermit<'_>>, Trouble> {
+        loop {
+            tokio::select! {
+                turn = self.turns.acquire() => return Ok(turn.ok()),
+                () = sleep(HOLD / 3) => {}
+                () = self.stop.cancelled() => return Ok(None),
+            }
+            if !self.hold().await? {
+                return Ok(None);
+            }
+        }
     }
 
     /// Sends one portion that is followed, or that the next one waits for.
@@ -171,8 +195,10 @@ impl Sending {
             let canary = request.canary.clone().unwrap_or_default();
             return self.follow(portion, &canary).await;
         }
+        let Some(turn) = self.turn().await? else { return Ok(Next::End) };
         let begun = Instant::now();
         let sent = self.send(request, desk, portion).await?;
+        drop(turn);
         if !portion.followed && request.canary.is_some() {
             let ids = sent.ids.into_iter().take(SAMPLE).collect();
             let before = last.replace(Sample { pipeline: portion.pipeline.clone(), ids });
@@ -187,8 +213,9 @@ impl Sending {
         Ok(Next::Step)
     }
 
-    /// Writes down which letters are meant, the longest dead first.
-    async fn freeze(&self, request: &Request, interrupted: bool) -> Result<(), Trouble> {
+    /// Writes down which letters are meant, the longest dead first, and says whether all of them are: it may
+    /// be cancelled meanwhile, or carried out by another.
+    async fn freeze(&self, request: &Request, interrupted: bool) -> Result<bool, Trouble> {
         let operations = &self.console.records.operations;
         if interrupted {
             operations.thaw(self.operation.id).await?;
@@ -206,10 +233,12 @@ impl Sending {
                     if after.is_none() {
                         break;
                     }
-                    self.hold().await?;
+                    if !self.hold().await? {
+                        return Ok(false);
+                    }
                 }
             }
-            return Ok(());
+            return Ok(true);
         }
         let mut by_pipeline: std::collections::BTreeMap<&str, Vec<String>> =
             std::collections::BTreeMap::new();
@@ -227,7 +256,7 @@ impl Sending {
                 self.add(pipeline, std::mem::replace(&mut ids, rest), size.followed, &mut number).await?;
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     async fn add(
@@ -390,6 +419,16 @@ impl Sending {
     }
 }
 
+/// The request with newcomers left out, however late it is carried out: what died after the confirmation is
+/// not meant. The ledger's clock decides, and the stores' clocks are compared with it.
+fn as_confirmed(request: &Request, at: Timestamp) -> Request {
+    // The ledger may tell no more than milliseconds.
+    let at = at.checked_add(SignedDuration::from_millis(1)).unwrap_or(at);
+    let mut request = request.clone();
+    request.filter.until = Some(request.filter.until.map_or(at, |until| until.min(at)));
+    request
+}
+
 fn tally(pipeline: &str, acted: Acted) -> Sent {
     let named = |refusal: &Refusal| match refusal {
         Refusal::Unknown(id) => Refusal::Unknown(format!("{pipeline}:{id}")).to_string(),
@@ -410,10 +449,13 @@ fn failures<'a>(ids: &'a [String], outcomes: &'a [Outcome]) -> Vec<(&'a str, &'a
     ids.iter().zip(outcomes).filter_map(failure).collect()
 }
 
-/// How large the portions of a pipeline are: the steps of the ramp, then as many as the rate allows.
+/// How large the portions of a pipeline are: the steps of the ramp, then the rest; none larger than what the
+/// rate allows in a second, so a step may be several portions, each followed.
 struct Sizes {
     steps: std::vec::IntoIter<u32>,
-    rest: u32,
+    /// What is left of the step.
+    left: u32,
+    most: u32,
 }
 
 struct Size {
@@ -424,13 +466,56 @@ struct Size {
 impl Sizes {
     fn of(request: &Request) -> Self {
         let steps = request.canary.as_ref().map(|canary| canary.steps.clone()).unwrap_or_default();
-        Self { steps: steps.into_iter(), rest: request.rate.map_or(PORTION, |rate| rate.clamp(1, PORTION)) }
+        let most = request.rate.map_or(PORTION, |rate| rate.clamp(1, PORTION));
+        Self { steps: steps.into_iter(), left: 0, most }
     }
 
     fn next_size(&mut self) -> Size {
-        match self.steps.next() {
-            Some(letters) => Size { letters, followed: true },
-            None => Size { letters: self.rest, followed: false },
+        if self.left == 0 {
+            self.left = self.steps.next().unwrap_or_default();
         }
+        if self.left == 0 {
+            return Size { letters: self.most, followed: false };
+        }
+        let letters = self.left.min(self.most);
+        self.left -= letters;
+        Size { letters, followed: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::dead_letter::Filter;
+
+    use super::*;
+
+    fn sizes(rate: Option<u32>) -> Vec<(u32, bool)> {
+        let canary = Some(Canary { steps: vec![1, 5], ..Canary::default() });
+        let request = Request { rate, canary, ..Request::new(Action::Redrive, Filter::default()) };
+        let mut sizes = Sizes::of(&request);
+        std::iter::repeat_with(|| sizes.next_size())
+            .map(|size| (size.letters, size.followed))
+            .take(5)
+            .collect()
+    }
+
+    #[test]
+    fn the_rate_binds_the_ramp_too() {
+        let rest = (PORTION, false);
+        assert_eq!(sizes(None), [(1, true), (5, true), rest, rest, rest]);
+        assert_eq!(sizes(Some(2)), [(1, true), (2, true), (2, true), (1, true), (2, false)]);
+    }
+
+    #[test]
+    fn what_died_after_the_confirmation_is_not_meant() {
+        let at: Timestamp = "2026-11-16T14:00:00Z".parse().unwrap();
+        let until = |asked: Option<&str>| {
+            let until = asked.map(|text| text.parse().unwrap());
+            let request = Request::new(Action::Redrive, Filter { until, ..Filter::default() });
+            as_confirmed(&request, at).filter.until.unwrap().to_string()
+        };
+        assert_eq!(until(None), "2026-11-16T14:00:00.001Z");
+        assert_eq!(until(Some("2026-11-16T13:00:00Z")), "2026-11-16T13:00:00Z");
+        assert_eq!(until(Some("2026-11-16T15:00:00Z")), "2026-11-16T14:00:00.001Z");
     }
 }
