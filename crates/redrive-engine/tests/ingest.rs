@@ -309,8 +309,8 @@ async fn files_that_wait_are_dead_letters() {
     assert!(letter.payload.starts_with(b"{\"number\":"), "its lines are shown");
 
     let order = Order::new(&Operator::new("ops"), "once");
-    let refused = queue.redrive(first, &order).await.unwrap().refused;
-    assert!(matches!(&refused[..], [Refusal::Impossible { .. }]), "the store is still away: {refused:?}");
+    let away = queue.redrive(first, &order).await;
+    assert!(away.is_err(), "the store is still away, and that is no refusal: {away:?}");
     assert_eq!(queue.count(&Filter::default()).await.unwrap(), 9);
     fs::remove_file(folder.path().join("store")).unwrap();
     fs::rename(folder.path().join("store-away"), folder.path().join("store")).unwrap();
@@ -319,6 +319,9 @@ async fn files_that_wait_are_dead_letters() {
     assert_eq!(queue.redrive(first, &order).await.unwrap().refused, [Refusal::Unknown(first[0].clone())]);
     let given_up = queue.resolve(&frozen[1..3], &Operator::new("ops"), "not worth it").await.unwrap();
     assert_eq!((given_up.done.len(), ingest.status().spool.files), (2, 6));
+    let aside = folder.path().join("spool/.resolved");
+    assert!(frozen[1..3].iter().all(|file| aside.join(file).exists()), "kept, though not uploaded");
+    assert_eq!(queue.groups(10).await.unwrap()[0].fingerprint, group.fingerprint, "whatever the store says");
     let out = ["../../etc/passwd".to_owned(), "/etc/passwd".to_owned()];
     assert_eq!(queue.resolve(&out, &Operator::new("ops"), "").await.unwrap().refused.len(), 2);
     assert!(queue.get("../spool").await.unwrap().is_none());
