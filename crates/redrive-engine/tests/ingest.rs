@@ -330,3 +330,38 @@ async fn files_that_wait_are_dead_letters() {
     assert_eq!((books.accepted, books.delivered, books.open, books.resolved), (9, 1, 6, 2));
     assert_eq!(books.gap(), 0);
 }
+
+/// The first file was uploaded and gone, so the same order found it unknown once the store was back.
+#[tokio::test]
+async fn an_order_that_the_store_interrupts_counts_each_file_once_and_payloads_are_whole() {
+    let stand = Stand::new(Durability::Memory);
+    let queue = stand.ingest.letters();
+    stand.take_away("store");
+    let large = format!("{{\"large\":\"{}\"}}", "x".repeat(2 << 20));
+    for line in ["{}", large.as_str()] {
+        stand.accept(line).await;
+        eventually("saved", || stand.ingest.status().backlog == 0).await;
+    }
+    let Stand { folder, stop, running, .. } = stand;
+    stop.cancel();
+    running.await.unwrap();
+    let ids = queue.ids(&Filter::default(), None, 10).await.unwrap().ids;
+    let mut payloads = Vec::new();
+    for id in &ids {
+        payloads.push(queue.get(id).await.unwrap().unwrap().payload.len());
+    }
+    assert_eq!(payloads.iter().max(), Some(&(large.len() + 1)), "the large one is not cut");
+
+    let store = folder.path().join("store");
+    fs::remove_file(&store).unwrap();
+    fs::rename(folder.path().join("store-away"), &store).unwrap();
+    // A folder where the second object belongs: the store takes the first one only.
+    let blocked = store.join("RAW").join(&ids[1]);
+    fs::create_dir_all(blocked.join("in the way")).unwrap();
+    let order = Order::new(&Operator::new("ops"), "operation 1");
+    let away = queue.redrive(&ids, &order).await;
+    assert!(away.is_err(), "{away:?}");
+    fs::remove_dir_all(&blocked).unwrap();
+    let acted = queue.redrive(&ids, &order).await.unwrap();
+    assert_eq!((acted.before, acted.done, acted.refused), (ids[..1].to_vec(), ids[1..].to_vec(), vec![]));
+}
