@@ -177,7 +177,7 @@ pub(super) async fn resolve(
     let note = form
         .get("note")
         .ok_or_else(|| wrong("A resolution needs a note that says why the letter is done with."))?;
-    console.resolve(&id, &visitor.operator(), note).await?;
+    console.resolve(&id, &visitor.operator(), note, form.get("key")).await?;
     Ok(Redirect::to(&format!("{}?did=resolved", address(&id))).into_response())
 }
 
