@@ -67,7 +67,16 @@ impl Rule {
         };
         // Half of the first step is the earliest that jitter allows.
         let until = now.checked_sub(self.delay.initial() / 2).unwrap_or(now);
-        Filter { status: Some(Status::Open), code, class, until: Some(until), ..Filter::default() }
+        // Those that have had their redrives are not read again and again.
+        let redriven_below = Some(self.max_redrives);
+        Filter {
+            status: Some(Status::Open),
+            code,
+            class,
+            until: Some(until),
+            redriven_below,
+            ..Filter::default()
+        }
     }
 }
 

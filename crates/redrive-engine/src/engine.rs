@@ -4,17 +4,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redrive_store::{Audit, Database};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auto_redrive::{self, Rule};
 use crate::persist::{Persistent, Persister};
 use crate::pipeline::{Bell, Pipeline};
+use crate::routes::Routes;
 use crate::watch::{self, WatchOptions};
 use crate::worker::Worker;
 
 /// How often the policies look for letters.
 const POLICY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long to wait before a worker that ended in a defect is replaced.
+const REPLACE_AFTER: Duration = Duration::from_secs(1);
 
 /// How long to wait before the database is listened to again.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -39,11 +44,32 @@ impl Engine {
         if let Some(routes) = &pipeline.routes {
             for number in 1..=pipeline.pace.workers.max(1) {
                 let name = worker_name(&pipeline.name, number);
-                let worker = Worker::new(Arc::clone(pipeline), routes.clone(), name, self.stop.child_token());
-                self.tasks.spawn(worker.run());
+                let (pipeline, routes, stop) =
+                    (Arc::clone(pipeline), routes.clone(), self.stop.child_token());
+                self.tasks.spawn(keep_working(pipeline, routes, name, stop));
             }
         }
-        self.tasks.spawn(watch::watch(Arc::clone(pipeline), watch, self.stop.child_token()));
+        self.spawn(pipeline, "watch", watch::watch(Arc::clone(pipeline), watch, self.stop.child_token()));
+    }
+
+    /// Starts a task of a pipeline; should a defect end it, readiness says so from then on.
+    fn spawn(
+        &self,
+        pipeline: &Arc<Pipeline>,
+        what: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let pipeline = Arc::clone(pipeline);
+        self.tasks.spawn(async move {
+            let mut running = JoinSet::new();
+            running.spawn(task);
+            if let Some(Err(error)) = running.join_next().await
+                && error.is_panic()
+            {
+                tracing::error!(pipeline = %pipeline.name, what, %error, "a task ended in a defect");
+                pipeline.health.set(Err(format!("its {what} ended in a defect: restart redrive ({error})")));
+            }
+        });
     }
 
     /// Starts a persister: its writer, its schedules, and the watch over its failed events.
@@ -51,10 +77,11 @@ impl Engine {
         let core = persister.core();
         let stop = || self.stop.child_token();
         let worker = worker_name(&core.pipeline().name, 1);
-        self.tasks.spawn(Arc::clone(core).write(stop()));
-        self.tasks.spawn(Arc::clone(core).reprocess(worker, stop()));
-        self.tasks.spawn(Arc::clone(core).clean_up(stop()));
-        self.tasks.spawn(watch::watch(Arc::clone(core.pipeline()), watch, stop()));
+        let pipeline = core.pipeline();
+        self.spawn(pipeline, "writer", Arc::clone(core).write(stop()));
+        self.spawn(pipeline, "schedule", Arc::clone(core).reprocess(worker, stop()));
+        self.spawn(pipeline, "clean-up", Arc::clone(core).clean_up(stop()));
+        self.spawn(pipeline, "watch", watch::watch(Arc::clone(pipeline), watch, stop()));
     }
 
     /// Wakes the pipeline when the database says that there is work (Postgres).
@@ -66,7 +93,8 @@ impl Engine {
     pub fn auto_redrive(&self, pipeline: &Arc<Pipeline>, rules: Vec<Rule>, audit: Option<Arc<Audit>>) {
         if !rules.is_empty() {
             let stop = self.stop.child_token();
-            self.tasks.spawn(auto_redrive::apply(Arc::clone(pipeline), rules, audit, POLICY_INTERVAL, stop));
+            let apply = auto_redrive::apply(Arc::clone(pipeline), rules, audit, POLICY_INTERVAL, stop);
+            self.spawn(pipeline, "auto-redrive", apply);
         }
     }
 
@@ -75,6 +103,28 @@ impl Engine {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+    }
+}
+
+/// A worker, and another one in its place when a defect has ended it: what it had in hand is taken over when its
+/// leases run out.
+async fn keep_working(pipeline: Arc<Pipeline>, routes: Routes, name: String, stop: CancellationToken) {
+    loop {
+        let worker = Worker::new(Arc::clone(&pipeline), routes.clone(), name.clone(), stop.clone());
+        // Dropped, it ends with this task.
+        let mut working = JoinSet::new();
+        working.spawn(worker.run());
+        match working.join_next().await {
+            Some(Err(error)) if error.is_panic() => {
+                let said = format!("a worker ended in a defect and was replaced: {error}");
+                tracing::error!(pipeline = %pipeline.name, worker = %name, %error, "a worker ended in a defect");
+                pipeline.health.set(Err(said));
+            }
+            _ => return,
+        }
+        if stop.run_until_cancelled(tokio::time::sleep(REPLACE_AFTER)).await.is_none() {
+            return;
+        }
     }
 }
 

@@ -32,8 +32,7 @@ impl Record {
 
 /// Tells the handler's breaker how an event ended.
 pub(crate) fn note(route: &Route, event: WorkId, result: &Result<(), Failure>) -> Change {
-    let class = result.as_ref().err().map(|failure| failure.class);
-    route.breaker().note(event, class, Instant::now())
+    route.breaker().note(event, result.as_ref().err(), Instant::now())
 }
 
 /// Judges an event that its handler has failed.
@@ -44,8 +43,8 @@ pub(crate) fn judge(
     (event, record): (Event, Record),
     failure: Failure,
 ) -> Settlement {
-    let put_off = route.breaker().put_off(Instant::now());
-    match put_off {
+    let excuse = route.breaker().excuse(&failure, Instant::now());
+    match excuse {
         // While the handler is down, nobody's attempts are counted.
         Some(after) => Settlement::Release { after: spread(after, event.id.0) },
         None => sentence(pipeline, policy, event, record, failure),

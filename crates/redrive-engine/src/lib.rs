@@ -13,6 +13,8 @@
 //! | `slots` | so many handlers at a time, panics and time-outs contained |
 //! | [`persist`] | write-behind persistence, with its own loop: batches, isolation, schedule |
 //! | `ladder` | where events go when nothing above takes them |
+//! | `findings` | a damaged journal is told |
+//! | `refusals` | a journal that takes nothing is told once |
 //! | `watch` | thresholds, reports, gauges |
 //! | [`auto_redrive`] | policies that redrive by themselves |
 //! | [`console`] | every dead letter of every pipeline, and what operators do about them |
@@ -23,10 +25,12 @@
 mod aftermath;
 mod agenda;
 mod engine;
+mod findings;
 mod health;
 mod judge;
 mod ladder;
 mod pipeline;
+mod refusals;
 mod remote;
 mod routes;
 mod slots;

@@ -14,7 +14,9 @@
 //!
 //! Promises:
 //! - **One bad row fails alone.** A permanent failure of a batch is bisected: good rows are saved, each
-//!   bad one becomes a failed event of its own.
+//!   bad one becomes a failed event of its own. One that not even the failed events can hold (their column
+//!   is too small) stays in the journal alone, is told, and is tried again now and then; without a journal
+//!   it is dropped, counted and told.
 //! - **An outage is not poison.** What fails transiently is retried, then set aside whole; no attempt of
 //!   a failed event is counted while the target does not answer, or refuses everything alike.
 //! - **A save is idempotent**: the same key and payload again is success. So a lost answer, a killed
@@ -49,8 +51,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::alerts::AlertService;
 use crate::alerts::Silence;
+use crate::findings;
 use crate::ladder::{Ladder, Rung};
 use crate::pipeline::Pipeline;
+use crate::refusals::Refusals;
 use cache::{Refresh, Typed};
 use disk::Disk;
 use intake::Intake;
@@ -189,6 +193,7 @@ pub(crate) struct Core {
     failed: Arc<FailedEvents>,
     pipeline: Arc<Pipeline>,
     ladder: Ladder,
+    refusals: Refusals,
     tally: Tally,
     cache: Option<Arc<dyn Refresh>>,
 }
@@ -231,6 +236,9 @@ impl<E: Persistent> PersisterBuilder<E> {
     #[must_use]
     pub fn build(self, options: PersistOptions) -> Persister<E> {
         let name = self.failed.pipeline().to_owned();
+        if let Some(journal) = &self.journal {
+            findings::tell(&name, journal, &*self.alerts);
+        }
         let policy = Policy::new(options.schedule.max_retry_count, options.backoff);
         let (work, letters) = (self.failed.clone(), self.failed.clone());
         let pipeline = Pipeline::new(&name, PipelineKind::Persist, work, letters, policy)
@@ -240,6 +248,7 @@ impl<E: Persistent> PersisterBuilder<E> {
             intake: Intake::new(options.queue, options.queue_bytes),
             disk: self.journal.map(Disk::new),
             saver: Saver { sink: self.sink, retries: options.retries, backoff: options.backoff },
+            refusals: Refusals::new(&name, Arc::clone(&self.alerts)),
             ladder: Ladder::new(&name, self.alerts, pipeline.health.clone()),
             tally: Tally::new(&name, &options.metrics_prefix),
             pipeline: Arc::new(pipeline),
@@ -330,7 +339,10 @@ impl Core {
         }
         match (&self.disk, self.durability) {
             (Some(disk), Durability::Journal) if self.intake.is_open() => {
-                disk.append(&records).await.map_err(NotAccepted::from)
+                // A caller that goes away meanwhile leaves nothing behind: the writer reads the journal.
+                let appended = disk.append(&records).await;
+                self.refusals.note(&appended);
+                appended.map_err(NotAccepted::from)
             }
             (Some(_), Durability::Journal) => Err(NotAccepted::Stopping),
             _ => self.intake.offer(records),
@@ -343,7 +355,7 @@ impl Core {
 
     fn show_waiting(&self) {
         self.tally.in_memory.set(self.intake.waiting() as f64);
-        self.tally.on_disk.set(self.disk.as_ref().map_or(0, Disk::waiting) as f64);
+        self.tally.on_disk.set(self.disk.as_ref().map_or(0, Disk::held) as f64);
     }
 
     /// Saves what comes in until the stop, and then what is left.

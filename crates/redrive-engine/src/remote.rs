@@ -48,21 +48,27 @@ impl Remote {
         limit: u32,
         lease: Duration,
     ) -> Result<Vec<(Lease, Work)>, Error> {
-        if self.pipeline.switch.is_paused() {
+        if limit == 0 || self.pipeline.switch.is_paused() {
             return Ok(Vec::new());
         }
         let worker = worker.chars().filter(|c| *c != '\0').take(100).collect();
         let terms = self.pipeline.aftermath.terms(Instant::now(), self.pipeline.pace.lease);
         let claim = Claim { worker, limit, lease, take_over: terms.take_over };
-        let turn = self.heard(self.pipeline.store.turn(&mut Vec::new(), Some(&claim))).await?;
-        if turn.claimed.len() < limit as usize {
-            self.pipeline.aftermath.found_all(terms);
+        loop {
+            let turn = self.heard(self.pipeline.store.turn(&mut Vec::new(), Some(&claim))).await?;
+            let is_full = turn.claimed.len() >= limit as usize;
+            if !is_full {
+                self.pipeline.aftermath.found_all(terms);
+            }
+            let excused = self.pipeline.aftermath.excuses(terms);
+            let (interrupted, fresh): (Vec<_>, Vec<_>) =
+                turn.claimed.into_iter().partition(|(_, work)| work.interrupted && !excused);
+            self.count_interrupted(interrupted).await;
+            // When all of them were the work of dead workers, others may wait behind them.
+            if !fresh.is_empty() || !is_full {
+                return Ok(fresh);
+            }
         }
-        let excused = self.pipeline.aftermath.excuses(terms);
-        let (interrupted, fresh): (Vec<_>, Vec<_>) =
-            turn.claimed.into_iter().partition(|(_, work)| work.interrupted && !excused);
-        self.count_interrupted(interrupted).await;
-        Ok(fresh)
     }
 
     /// Claims work, and waits for some up to `patience`.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use metrics::{Counter, Histogram, counter, histogram};
+use redrive_core::dead_letter::PipelineKind;
 use redrive_core::event::{Event, WorkId};
 use redrive_core::lease::{Failed, Lease, Settlement};
 
@@ -55,7 +56,8 @@ struct Gauges {
 
 impl Witness {
     pub(crate) fn new(pipeline: Arc<Pipeline>) -> Self {
-        Self { pipeline, types: HashMap::new(), pending: Vec::new(), down: false }
+        let down = pipeline.health.get().is_err();
+        Self { pipeline, types: HashMap::new(), pending: Vec::new(), down }
     }
 
     pub(crate) fn about(&self, event: &Event, retry_count: u32) -> About {
@@ -145,12 +147,18 @@ impl Witness {
     /// Logged explicitly, with everything a person needs to find it.
     fn bury(&self, work: WorkId, about: &About, failed: &Failed) {
         let failure = &failed.failure;
+        // As it is in the row: a job counts its attempts, an event of the outbox those after the first.
+        let retry_count = match self.pipeline.kind {
+            PipelineKind::Jobs => about.retry_count.saturating_add(1),
+            _ => about.retry_count,
+        };
         tracing::warn!(
             pipeline = %self.pipeline.name,
             event = %work,
             event_type = %escape(&about.event_type),
             subject = %escape(&about.key),
-            retry_count = about.retry_count,
+            retry_count,
+            attempts = about.retry_count.saturating_add(1),
             class = %failure.class,
             error = %escape(&failure.to_string()),
             "dead letter"
@@ -161,7 +169,7 @@ impl Witness {
             event_type: Inert::new(&about.event_type),
             aggregate_type: Inert::new(&about.aggregate_type),
             aggregate_id: Inert::new(&about.key),
-            retry_count: about.retry_count,
+            retry_count,
             error: DeadLetterAlert::error_of(failure),
             failed_at: Timestamp::now(),
             fingerprint: failed.fingerprint,

@@ -196,12 +196,11 @@ impl Worker {
                 self.store_answers(asked);
                 self.take(turn, claim.map(|claim| (claim, terms)));
             }
-            Ok(Err(error)) => {
-                if !error.is_unavailable() {
-                    self.settle_one_by_one().await;
-                }
-                self.store_fails(asked, &error.to_string()).await;
+            // It answers, and will not take something: that is no outage.
+            Ok(Err(error)) if !error.is_unavailable() && !self.judged.is_empty() => {
+                self.settle_one_by_one(asked).await;
             }
+            Ok(Err(error)) => self.store_fails(asked, &error.to_string()).await,
             Err(_) => self.store_fails(asked, &gave_up()).await,
         }
     }
@@ -287,21 +286,31 @@ impl Worker {
     }
 
     /// One settlement that the store will not take must not keep the others from being settled.
-    async fn settle_one_by_one(&mut self) {
-        for settlement in std::mem::take(&mut self.judged) {
+    async fn settle_one_by_one(&mut self, asked: Instant) {
+        let mut lost = Vec::new();
+        let mut left = std::mem::take(&mut self.judged).into_iter();
+        while let Some(settlement) = left.next() {
             let work = settlement.0.work();
             let mut one = vec![settlement];
-            match self.pipeline.store.turn(&mut one, None).await {
-                Ok(turn) if turn.lost.is_empty() => {}
-                Ok(_) => self.witness.forget(work),
-                Err(error) if error.is_unavailable() => self.judged.append(&mut one),
-                Err(error) => {
+            let away = match timeout(GIVE_UP, self.pipeline.store.turn(&mut one, None)).await {
+                Ok(Ok(turn)) => {
+                    lost.extend(turn.lost);
+                    continue;
+                }
+                Ok(Err(error)) if !error.is_unavailable() => {
                     // Its lease runs out, and the attempt is counted then.
                     tracing::error!(pipeline = %self.pipeline.name, %work, %error, "a settlement was refused");
                     self.witness.forget(work);
+                    continue;
                 }
-            }
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => gave_up(),
+            };
+            self.judged.append(&mut one);
+            self.judged.extend(left);
+            return self.store_fails(asked, &away).await;
         }
+        self.witness.settled(&lost);
     }
 }
 

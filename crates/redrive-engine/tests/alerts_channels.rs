@@ -23,12 +23,23 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Alerts whose every field is what a hostile producer, or a person, has chosen.
-fn every_alert() -> impl Iterator<Item = Alert> {
-    hostile::texts().into_iter().flat_map(|text| {
-        let handler = HandlerUp { pipeline: text.as_str().into(), handler: text.as_str().into() };
-        [dead_letter(&text), Alert::HandlerUp(handler)]
-    })
+/// Alerts whose every field is what a hostile producer, or a person, has chosen: each text is in one of them.
+fn every_alert() -> Vec<Alert> {
+    let texts = hostile::texts();
+    let titles = texts.chunks(20).map(|texts| {
+        Alert::HandlerUp(HandlerUp { pipeline: texts[0].as_str().into(), handler: texts[1].as_str().into() })
+    });
+    let letters = texts.chunks_exact(4).map(|texts| {
+        let Alert::DeadLetter(letter) = dead_letter(&texts[0]) else { unreachable!() };
+        let (aggregate_type, aggregate_id) = (texts[1].as_str().into(), texts[2].as_str().into());
+        Alert::DeadLetter(DeadLetterAlert {
+            aggregate_type,
+            aggregate_id,
+            error: texts[3].as_str().into(),
+            ..letter
+        })
+    });
+    letters.chain(titles).collect()
 }
 
 fn dead_letter(text: &str) -> Alert {

@@ -5,16 +5,19 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use redrive_core::dead_letter::{Filter, Operator, Order, Outcome, Page, Refusal};
-use redrive_engine::alerts::{AlertService, DeadLetterAlert, HandlerDown, HandlerUp, Level, Silence};
+use redrive_engine::alerts::{
+    AlertService, DeadLetterAlert, Dropped, HandlerDown, HandlerUp, Level, Silence,
+};
 use redrive_engine::ingest::{Ingest, IngestOptions, NotAccepted, WhenFull};
-use redrive_spool::Target;
+
 use redrive_spool::spool::{Inspection, Meta, OnFull, inspect};
 use redrive_spool::target::Patience;
+use redrive_spool::{Batch, Journal, JournalOptions, Target};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -36,17 +39,24 @@ impl AlertService for Heard {
         self.0.lock().unwrap().push(letter.event_type.to_string());
     }
     fn unresolved(&self, _: Level) {}
-    fn handler_down(&self, _: HandlerDown) {
-        self.0.lock().unwrap().push("store down".to_owned());
+    fn handler_down(&self, down: HandlerDown) {
+        self.0.lock().unwrap().push(format!("{} down", down.handler));
     }
-    fn handler_up(&self, _: HandlerUp) {
-        self.0.lock().unwrap().push("store up".to_owned());
+    fn dropped(&self, dropped: Dropped) {
+        self.0.lock().unwrap().push(format!("dropped: {}", dropped.why));
+    }
+    fn handler_up(&self, up: HandlerUp) {
+        self.0.lock().unwrap().push(format!("{} up", up.handler));
     }
 }
 
 impl Heard {
     fn contains(&self, alert: &str) -> bool {
-        self.0.lock().unwrap().iter().any(|heard| heard == alert)
+        self.count(alert) > 0
+    }
+
+    fn count(&self, alert: &str) -> usize {
+        self.0.lock().unwrap().iter().filter(|heard| *heard == alert).count()
     }
 }
 
@@ -130,7 +140,7 @@ fn events(dir: &Path) -> u64 {
 }
 
 async fn eventually(what: &str, holds: impl Fn() -> bool) {
-    redrive_testkit::eventually(Duration::from_secs(10), what, async || holds()).await;
+    redrive_testkit::eventually(Duration::from_secs(30), what, async || holds()).await;
 }
 
 #[tokio::test]
@@ -161,6 +171,87 @@ async fn while_the_store_is_away_batches_wait_on_disk_and_drain_when_it_is_back(
     eventually("drained", || stand.ingest.status().spool.files == 0).await;
     assert_eq!(stand.stored(), 10);
     eventually("told", || stand.alerts.contains("store up")).await;
+    stand.end().await;
+}
+
+/// Recovery waits for a moment without uploads, and under load there is none: for 40 s nobody asked a store
+/// that had been back all the while, and accepted events were evicted.
+#[tokio::test]
+async fn under_a_steady_load_a_live_batch_notices_that_the_store_is_back() {
+    let stand = Stand::with(Durability::Memory, |options| {
+        // No moment without uploads.
+        options.recovery_interval = Duration::from_secs(3600);
+    });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    stand.take_away("store");
+    stand.accept("{\"first\":1}").await;
+    eventually("saved", || stand.ingest.status().spool.files == 1).await;
+    stand.give_back("store");
+    redrive_testkit::eventually(Duration::from_secs(10), "noticed", async || {
+        stand.accept("{\"next\":1}").await;
+        stand.ingest.status().store_down.is_none()
+    })
+    .await;
+    assert!(stand.alerts.contains("store up"));
+    stand.end().await;
+}
+
+/// A good file with a name that the store has no room for: every live batch went to disk, though the store
+/// was healthy.
+#[tokio::test]
+async fn one_file_that_the_store_cannot_take_stops_nobody() {
+    let stand = Stand::with(Durability::Memory, |options| {
+        let name = format!("1700000000_{}_000001.jsonl.gz", "x".repeat(228));
+        let batch = Batch::compress(&[Bytes::from("{\"long\":1}\n")]).unwrap();
+        options.spool_options.max_age = Duration::MAX;
+        fs::create_dir_all(&options.spool).unwrap();
+        let path = options.spool.join(name);
+        fs::write(&path, batch.data).unwrap();
+        // Nobody writes to it any more.
+        fs::File::options().append(true).open(&path).unwrap().set_modified(UNIX_EPOCH).unwrap();
+    });
+    let mut sent = 0;
+    redrive_testkit::eventually(Duration::from_secs(10), "the file was found out", async || {
+        stand.accept("{\"live\":1}").await;
+        sent += 1;
+        stand.alerts.contains("file refused")
+    })
+    .await;
+    for _ in 0..20 {
+        stand.accept("{\"live\":1}").await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let status = stand.ingest.status();
+        assert_eq!(status.store_down, None);
+    }
+    eventually("all of them are safe", || stand.ingest.status().backlog == 0).await;
+    eventually("it waits alone", || stand.ingest.status().spool.files == 1).await;
+    assert_eq!(stand.stored(), sent + 20);
+    assert_eq!(stand.alerts.count("file refused"), 1);
+    assert!(stand.alerts.count("store down") <= 1, "before anybody knew better");
+    stand.end().await;
+}
+
+/// Whether or not it is time: nothing is deleted while nobody knows whether the store is back.
+#[tokio::test(start_paused = true)]
+async fn before_a_file_is_evicted_the_store_is_asked() {
+    let stand = Stand::with(Durability::Memory, |options| {
+        options.recovery_interval = Duration::from_secs(3600);
+        options.spool_options.max_size = 150;
+    });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    stand.take_away("store");
+    // It fails again and again: then it is asked once in 15 s.
+    for number in 0..200 {
+        stand.accept(&format!("{{\"number\":{number}}}")).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert!(stand.alerts.contains("file evicted"), "there is room for one file only");
+    stand.give_back("store");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let evicted = stand.alerts.count("file evicted");
+    stand.accept("{\"last\":1}").await;
+    eventually("stored", || stand.stored() == 1).await;
+    assert_eq!(stand.alerts.count("file evicted"), evicted);
     stand.end().await;
 }
 
@@ -260,6 +351,117 @@ async fn what_was_in_the_journal_at_the_end_is_delivered_at_the_next_start() {
     drop(ingest);
     let ingest = open();
     assert_eq!(ingest.status().backlog, 0);
+}
+
+/// The record was in the journal and nowhere else: its segment and all later ones stayed for ever, and in
+/// the end everybody was refused.
+#[tokio::test]
+async fn what_a_sender_that_hung_up_left_in_the_journal_is_delivered() {
+    let stand = Stand::new(Durability::Journal);
+    let accepting = stand.ingest.accept(Bytes::from("{\"hung\":\"up\"}\n"), 1);
+    assert!(tokio::time::timeout(Duration::ZERO, accepting).await.is_err(), "nobody waits for the disk");
+    eventually("stored", || stand.stored() == 1).await;
+    stand.end().await;
+}
+
+#[tokio::test]
+async fn a_full_journal_is_told_once_and_when_it_is_over() {
+    let stand = Stand::with(Durability::Journal, |options| {
+        let journal = JournalOptions { max_size: 10 << 10, ..JournalOptions::default() };
+        options.journal = options.journal.take().map(|(dir, _)| (dir, journal));
+    });
+    for _ in 0..3 {
+        let refused = stand.ingest.accept(Bytes::from(vec![b' '; 20 << 10]), 1).await.unwrap_err();
+        assert!(matches!(refused, NotAccepted::DiskFull(_)), "{refused}");
+    }
+    assert_eq!(stand.alerts.count("journal down"), 1);
+    stand.accept("{}").await;
+    assert_eq!(stand.alerts.count("journal up"), 1);
+    stand.end().await;
+}
+
+/// Back to an older version, and forward again: what the newer one had answered for was acknowledged by the
+/// older one, which could not read it.
+#[tokio::test]
+async fn a_record_of_a_later_version_stays_in_the_journal() {
+    let stand = Stand::with(Durability::Journal, |options| {
+        let (dir, journal) = options.journal.clone().unwrap();
+        let journal = Journal::open(&dir, journal).unwrap();
+        let later = std::thread::spawn(move || journal.append_blocking(vec!["?of tomorrow".into()]));
+        later.join().unwrap().unwrap();
+    });
+    stand.accept("{}").await;
+    eventually("stored", || stand.stored() == 1).await;
+    let dir = stand.path("journal");
+    let folder = stand.end().await;
+    redrive_testkit::eventually(Duration::from_secs(5), "closed", async || {
+        Journal::open(&dir, JournalOptions::default()).is_ok()
+    })
+    .await;
+    let journal = Journal::open(&dir, JournalOptions::default()).unwrap();
+    let left = journal.reader().next(10, 1_000).await.unwrap();
+    assert_eq!(left.iter().map(|record| &record.payload[..]).collect::<Vec<_>>(), [b"?of tomorrow"]);
+    drop(folder);
+}
+
+/// A page of the console took 47 s with 300,000 files: each count made a letter of every one of them.
+#[tokio::test]
+async fn many_files_are_counted_without_looking_at_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(folder.path(), Durability::Memory);
+    fs::create_dir_all(&options.spool).unwrap();
+    let (files, start) = (30_000, Timestamp::now().as_second() - 20_000);
+    let name = |number: i64| format!("{}_x_{number:06}.jsonl.gz", start + number / 2);
+    for number in 0..files {
+        fs::File::create(options.spool.join(name(number))).unwrap();
+    }
+    let ingest = Ingest::open("events", options, target(folder.path()), Arc::new(Silence)).unwrap();
+    let queue = ingest.letters();
+    let at = |second: i64| Some(Timestamp::from_millisecond((start + second) * 1000 + 500).unwrap());
+    let of = |text: &str| Some(text.to_owned());
+    let group = queue.groups(1).await.unwrap()[0].fingerprint;
+    let begun = std::time::Instant::now();
+    for (filter, expected) in [
+        (Filter::default(), files as u64),
+        (Filter { group: Some(group), ..Filter::default() }, files as u64),
+        (Filter { event_type: of("batch"), since: at(9), ..Filter::default() }, files as u64 - 20),
+        (Filter { since: at(9), until: at(11), ..Filter::default() }, 4),
+        (Filter { until: at(9), ..Filter::default() }, 20),
+        (Filter { key: of(&name(3)), ..Filter::default() }, 1),
+        (Filter { key: of(&name(3)), since: at(9), ..Filter::default() }, 0),
+        (Filter { key: of("x"), ..Filter::default() }, 0),
+        (Filter { event_type: of("x"), ..Filter::default() }, 0),
+        (Filter { text: of("nothing like it"), ..Filter::default() }, 0),
+    ] {
+        for _ in 0..10 {
+            assert_eq!(queue.count(&filter).await.unwrap(), expected, "{filter:?}");
+        }
+        let page = queue.list(&filter, Page::first(50)).await.unwrap();
+        assert_eq!(page.letters.len() as u64, expected.min(50), "{filter:?}");
+        let ids = queue.ids(&filter, None, 50).await.unwrap();
+        assert_eq!(ids.ids.len() as u64, expected.min(50), "{filter:?}");
+    }
+    let arrived = queue.arrivals(at(9).unwrap()).await.unwrap();
+    assert_eq!(arrived.iter().map(|hour| hour.count).sum::<u64>(), files as u64 - 20);
+    // It was four minutes.
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+}
+
+/// The event was gone, and nobody heard of it.
+#[tokio::test]
+async fn a_journal_that_was_emptied_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let alerts = Arc::new(Heard::default());
+    let open = || {
+        let options = options(folder.path(), Durability::Journal);
+        Ingest::open("events", options, target(folder.path()), alerts.clone()).unwrap()
+    };
+    open().accept("{}\n".into(), 1).await.unwrap();
+    fs::write(folder.path().join("journal/00000000000000000001.journal"), "").unwrap();
+    assert!(alerts.0.lock().unwrap().is_empty());
+    open();
+    let heard = alerts.0.lock().unwrap();
+    assert!(heard.len() == 1 && heard[0].contains("a file of it is empty"), "{heard:?}");
 }
 
 /// Files that wait are letters like any other: listed, shown, redriven out of turn, given up.

@@ -17,7 +17,7 @@ use redrive_engine::persist::{Durability, NotAccepted, Sink};
 use redrive_engine::{Engine, PersistOptions, Persister, Rung, WatchOptions};
 use redrive_spool::{Journal, JournalOptions};
 use redrive_store::Record;
-use redrive_testkit::{self as testkit, Client};
+use redrive_testkit::{self as testkit, Backend, Client};
 
 const BOTH: [Durability; 2] = [Durability::Memory, Durability::Journal];
 
@@ -147,10 +147,13 @@ async fn events_are_saved_in_the_order_in_which_they_were_accepted_whatever_happ
 struct Told {
     moves: Mutex<Vec<(Rung, Rung)>>,
     dropped: Mutex<Vec<u64>>,
+    letters: Mutex<Vec<String>>,
 }
 
 impl AlertService for Told {
-    fn dead_letter(&self, _: DeadLetterAlert) {}
+    fn dead_letter(&self, letter: DeadLetterAlert) {
+        self.letters.lock().unwrap().push(letter.error.to_string());
+    }
 
     fn unresolved(&self, _: Level) {}
 
@@ -242,4 +245,98 @@ async fn without_a_disk_a_stop_drops_counts_and_tells() {
     let told = Arc::new(Told::default());
     stop_while_all_is_away(None, &told).await;
     assert_eq!(told.dropped.lock().unwrap().iter().sum::<u64>(), 25);
+}
+
+/// 100 kB are too long for the failed events, as they are for the founding table on MariaDB.
+async fn make_small(stand: &Stand) {
+    let small = match stand.database.backend {
+        Backend::Sqlite => {
+            "CREATE TRIGGER small BEFORE INSERT ON failed_events WHEN length(NEW.long_url) > 65535
+             BEGIN SELECT RAISE(ABORT, 'too long'); END"
+        }
+        Backend::Postgres => "ALTER TABLE failed_events ALTER COLUMN long_url TYPE VARCHAR(65535)",
+        Backend::MySql => "ALTER TABLE failed_events MODIFY long_url TEXT NOT NULL",
+    };
+    stand.client().await.run(small).await;
+}
+
+async fn make_large(stand: &Stand) {
+    let large = match stand.database.backend {
+        Backend::Sqlite => "DROP TRIGGER small",
+        Backend::Postgres => "ALTER TABLE failed_events ALTER COLUMN long_url TYPE TEXT",
+        Backend::MySql => "ALTER TABLE failed_events MODIFY long_url MEDIUMTEXT NOT NULL",
+    };
+    stand.client().await.run(large).await;
+}
+
+/// It was tried again for ever, and nothing behind it was saved.
+#[tokio::test]
+async fn an_event_that_no_table_can_hold_stays_on_disk_alone_until_one_can() {
+    for durability in BOTH {
+        for database in testkit::backends(file!()).await {
+            let folder = tempfile::tempdir().unwrap();
+            let (stand, told) = (Stand::new(database, quick()).await, Arc::new(Told::default()));
+            make_small(&stand).await;
+            stand.target.save(&[record("taken", "first")]).await.unwrap();
+            let persister = Persister::builder(stand.target.clone(), stand.failed.clone())
+                .journaling(journal(folder.path()), durability)
+                .alerting(told.clone())
+                .build(quick());
+            stand.engine.persist(&persister, WatchOptions::default());
+            let mut batch = records(0..20);
+            batch[7] = record("taken", &"x".repeat(100_000));
+            batch[9] = record("taken", "second");
+            persister.persist_all(&batch).await.unwrap();
+            persister.persist_all(&records(20..30)).await.unwrap();
+            eventually("the healthy ones are saved", async || stand.saved().await == 29).await;
+            let buried = "SELECT count(*) FROM failed_events";
+            let mut client = stand.client().await;
+            eventually("so is the other poison", async || client.number(buried).await == 1).await;
+            let is_told =
+                |text: &String| text.contains("cannot hold it") && text.contains("stays in the journal");
+            eventually("people know", async || told.letters.lock().unwrap().iter().any(is_told)).await;
+            make_large(&stand).await;
+            eventually("and it is buried when it can be", async || client.number(buried).await == 2).await;
+            persister.idle().await;
+            stand.stop().await;
+            drop(persister);
+            assert_eq!(journal(folder.path()).stats().records, 0, "{durability:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_a_disk_an_event_that_no_table_can_hold_is_dropped_and_told() {
+    let (stand, told) = (Stand::new(testkit::sqlite(), quick()).await, Arc::new(Told::default()));
+    make_small(&stand).await;
+    stand.target.save(&[record("taken", "first")]).await.unwrap();
+    let persister =
+        Persister::builder(stand.target.clone(), stand.failed.clone()).alerting(told.clone()).build(quick());
+    stand.engine.persist(&persister, WatchOptions::default());
+    persister.persist_all(&[record("taken", &"x".repeat(100_000)), record("good", "1")]).await.unwrap();
+    persister.idle().await;
+    assert_eq!(stand.saved().await, 2);
+    assert_eq!(*told.dropped.lock().unwrap(), [1]);
+    stand.stop().await;
+}
+
+#[tokio::test]
+async fn a_journal_that_lacks_events_is_told() {
+    let (folder, told) = (tempfile::tempdir().unwrap(), Arc::new(Told::default()));
+    let stand = Stand::without_tables(testkit::sqlite(), quick());
+    let small = JournalOptions { segment_size: 100, ..JournalOptions::default() };
+    let build = || {
+        Persister::<Record>::builder(stand.target.clone(), stand.failed.clone())
+            .journaling(Journal::open(folder.path(), small).unwrap(), Durability::Journal)
+            .alerting(told.clone())
+            .build(quick())
+    };
+    let persister = build();
+    for record in records(0..20) {
+        persister.persist(&record).await.unwrap();
+    }
+    drop(persister);
+    std::fs::remove_file(folder.path().join("00000000000000000003.journal")).unwrap();
+    build();
+    assert_eq!(*told.dropped.lock().unwrap(), [2], "two in each file");
 }

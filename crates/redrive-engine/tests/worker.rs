@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use redrive_core::backoff::Backoff;
 use redrive_core::dead_letter::{DeadLetterQueue, Filter, Page, PipelineKind, Status, Summary};
 use redrive_core::event::{Event, NewEvent, WorkId};
-use redrive_core::failure::Failure;
+use redrive_core::failure::{Code, Failure};
 use redrive_core::handler::Handler;
 use redrive_core::lease::{Lease, Settlement, Work};
 use redrive_core::policy::Policy;
@@ -216,6 +216,44 @@ async fn an_outage_of_the_handler_burns_no_attempts_and_ends_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_buries_nobody_also_when_few_events_wait() {
+    let fixture = fixture().await;
+    let ids = fixture.outbox.append(vec![event("OrderCreated", "{}"); 2]).await.unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let script = Script::new({
+        let calls = Arc::clone(&calls);
+        move |_| match calls.fetch_add(1, Ordering::Relaxed) {
+            0..3 => Err(Failure::transient("HttpStatus", "503").with_code(Code::Http(503))),
+            _ => Ok(()),
+        }
+    });
+    let mut pipeline = fixture.pipeline(script);
+    pipeline.policy = Policy::new(1, Backoff::new(Duration::ZERO, 1.0, Duration::ZERO).unwrap());
+    let (engine, _) = fixture.start(pipeline);
+    eventually(|| async { fixture.all_are(&ids, OutboxState::Processed).await }).await;
+    engine.stop().await;
+    assert!(fixture.letters().await.is_empty(), "an outage is not poison");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_ends_in_a_defect_is_replaced_and_readiness_says_so() {
+    let fixture = fixture().await;
+    let script = Script::new(|_| Ok(()));
+    let mut pipeline = fixture.pipeline(script);
+    pipeline.pace.workers = 1;
+    pipeline.pace.lease = Duration::from_millis(300);
+    // The third turn ends in a panic.
+    pipeline.store = Arc::new(Unplugged { defect_in: AtomicU32::new(3), ..Unplugged::new(&fixture.outbox) });
+    let (engine, pipeline) = fixture.start(pipeline);
+    let ids = fixture.outbox.append(vec![event("OrderCreated", "{}"); 10]).await.unwrap();
+    pipeline.bell.ring();
+    eventually(|| async { pipeline.health.get().is_err_and(|said| said.contains("defect")) }).await;
+    eventually(|| async { fixture.all_are(&ids, OutboxState::Processed).await }).await;
+    eventually(|| async { pipeline.health.get().is_ok() }).await;
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_waits_for_what_runs_and_hands_back_the_rest() {
     struct Slow(AtomicUsize);
     #[async_trait]
@@ -251,9 +289,15 @@ async fn a_stop_waits_for_what_runs_and_hands_back_the_rest() {
 struct Unplugged {
     store: Arc<Outbox>,
     off: AtomicBool,
+    /// After so many turns one ends in a panic; 0 is never.
+    defect_in: AtomicU32,
 }
 
 impl Unplugged {
+    fn new(store: &Arc<Outbox>) -> Self {
+        Self { store: Arc::clone(store), off: AtomicBool::new(false), defect_in: AtomicU32::new(0) }
+    }
+
     fn plugged(&self) -> Result<(), Error> {
         match self.off.load(Ordering::Relaxed) {
             true => Err(Error::Unavailable { dialect: Dialect::Sqlite, source: sqlx::Error::PoolTimedOut }),
@@ -270,6 +314,7 @@ impl WorkStore for Unplugged {
         claim: Option<&Claim>,
     ) -> Result<Turn, Error> {
         self.plugged()?;
+        assert_ne!(self.defect_in.fetch_sub(1, Ordering::Relaxed), 1, "a defect");
         self.store.turn(settled, claim).await
     }
 
@@ -293,7 +338,7 @@ impl WorkStore for Unplugged {
 async fn an_outage_of_the_store_burns_no_attempts_and_nothing_is_done_twice() {
     let fixture = fixture().await;
     let ids = fixture.outbox.append(vec![event("OrderCreated", "{}"); 200]).await.unwrap();
-    let store = Arc::new(Unplugged { store: fixture.outbox.clone(), off: AtomicBool::new(false) });
+    let store = Arc::new(Unplugged::new(&fixture.outbox));
     let pulled = Arc::new(AtomicU32::new(0));
     let script = Script::new({
         let (store, pulled) = (Arc::clone(&store), Arc::clone(&pulled));
@@ -326,12 +371,12 @@ async fn an_event_that_kills_its_worker_ends_as_a_dead_letter() {
     let outbox = &fixture.outbox;
     let pipeline = Pipeline::new("orders", PipelineKind::Outbox, outbox.clone(), outbox.clone(), at_once);
     let next = Remote::new(Arc::new(pipeline));
-    let dies = Claim { worker: "dies".into(), limit: 1, lease: Duration::ZERO, take_over: TakeOver::Expired };
-    for _ in 0..6 {
-        assert_eq!(outbox.turn(&mut Vec::new(), Some(&dies)).await.unwrap().claimed.len(), 1);
-        let claimed = next.claim("next", 1, Duration::from_secs(60)).await.unwrap();
-        assert!(claimed.is_empty(), "the attempt is counted before it is tried again");
+    for attempt in 0..6 {
+        // Whoever claims it dies, and the next one finds that before it is given it.
+        let claimed = next.claim("dies", 1, Duration::ZERO).await.unwrap();
+        assert_eq!(claimed[0].1.retry_count, attempt, "the attempt is counted before it is tried again");
     }
+    assert!(next.claim("next", 1, Duration::from_secs(60)).await.unwrap().is_empty());
     let letters = fixture.letters().await;
     assert_eq!(letters.len(), 1);
     assert_eq!((letters[0].attempts, letters[0].failure.kind.as_str()), (6, "Interrupted"));

@@ -5,6 +5,9 @@
 //! its lane may finish what it holds for a short while, and what is finished is committed before the
 //! partition changes hands. A lane that takes longer is dropped, and commits nothing: its records come
 //! again, and the sink takes each one once.
+//!
+//! A lane or a thread that panics is a defect of ours. It is told, and the consumer starts again from what is
+//! committed: a partition that stands still in silence would be worse than a record that is read twice.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,10 +20,11 @@ use rdkafka::message::Message as _;
 use rdkafka::topic_partition_list::TopicPartitionListElem;
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 use tokio::runtime::Handle;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Cluster;
+use crate::defect;
 use crate::health::Health;
 use crate::lane::{BatchOptions, Finished, Lane, Processor, Room};
 use crate::record::Record;
@@ -39,6 +43,10 @@ const LAG_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a broker may take to say where a partition ends.
 const ASK: Duration = Duration::from_secs(1);
 
+/// The pauses before it starts again after a defect.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
 /// What a consumer consumes.
 #[derive(Debug, Clone)]
 pub(crate) struct ConsumerOptions {
@@ -56,6 +64,8 @@ pub(crate) struct ConsumerOptions {
     pub(crate) grace: Duration,
     /// What its errors are called in the pipeline's health.
     pub(crate) part: &'static str,
+    /// What defects of its lanes are called there.
+    pub(crate) lanes_part: &'static str,
 }
 
 /// Consumes until it is told to stop; returns once everything that is finished is committed.
@@ -68,13 +78,41 @@ pub(crate) async fn consume(
     health: Health,
     stop: CancellationToken,
 ) -> Result<(), KafkaError> {
-    let runtime = Handle::current();
-    let thread = tokio::task::spawn_blocking(move || {
-        let poller = Poller::new(options, processor, health, runtime)?;
-        poller.run(&stop);
-        Ok(())
-    });
-    thread.await.unwrap_or(Ok(()))
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let (runtime, stop_thread) = (Handle::current(), stop.clone());
+        let (with, processor, health_of_thread) = (options.clone(), Arc::clone(&processor), health.clone());
+        let thread = tokio::task::spawn_blocking(move || {
+            let poller = Poller::new(with, processor, health_of_thread, runtime)?;
+            Ok(poller.run(&stop_thread))
+        });
+        let why = match thread.await {
+            Ok(Ok(Ended::Told)) => return Ok(()),
+            Ok(Ok(Ended::Broken(partition))) => format!("its lane of partition {partition} panicked"),
+            Ok(Err(error)) => return Err(error),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => format!("its thread panicked: {}", defect::said(panic.as_ref())),
+                Err(_) => return Ok(()),
+            },
+        };
+        let topic = &options.topic;
+        tracing::error!(pipeline = %options.pipeline, %topic, %why, retry_in = ?pause, "the consumer broke");
+        let advice =
+            format!("the consumer of topic {topic} broke and is started again: {why}: please report it");
+        health.note(options.lanes_part, Err(advice));
+        if stop.run_until_cancelled(sleep(pause)).await.is_none() {
+            return Ok(());
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Why a poller ended.
+enum Ended {
+    /// It was told to.
+    Told,
+    /// The lane of this partition panicked.
+    Broken(i32),
 }
 
 /// What the thread and the callbacks of the client share.
@@ -212,9 +250,14 @@ impl Poller {
         Ok(Self { consumer, lanes, topic, polled: HashMap::new(), unconfirmed: HashMap::new() })
     }
 
-    fn run(mut self, stop: &CancellationToken) {
+    fn run(mut self, stop: &CancellationToken) -> Ended {
         let mut measured = std::time::Instant::now();
+        let mut ended = Ended::Told;
         while !stop.is_cancelled() {
+            if let Some(partition) = self.broken() {
+                ended = Ended::Broken(partition);
+                break;
+            }
             self.poll();
             self.hand_over();
             self.resume();
@@ -229,6 +272,11 @@ impl Poller {
         self.lanes.close(&all, self.lanes.options.grace);
         self.commit(CommitMode::Sync);
         // Dropping the consumer leaves the group, so that others need not wait for a time-out.
+        ended
+    }
+
+    fn broken(&self) -> Option<i32> {
+        self.lanes.held().iter().find(|(_, lane)| lane.is_broken()).map(|(partition, _)| *partition)
     }
 
     /// Takes what is there, up to a chunk; waits only for the first.
@@ -334,6 +382,7 @@ impl Poller {
         if !finished.is_empty() {
             commit(&self.consumer, &self.lanes.offsets(&finished), mode, &self.lanes.options);
             self.unconfirmed.extend(finished);
+            self.lanes.health.note(self.lanes.options.lanes_part, Ok(()));
         }
     }
 
@@ -391,5 +440,100 @@ fn commit(
     if let Err(error) = consumer.commit(offsets, mode) {
         // What is not committed is read again, and the sink takes it once.
         tracing::warn!(pipeline = %options.pipeline, topic = %options.topic, %error, "offsets could not be committed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use async_trait::async_trait;
+    use rdkafka::config::ClientConfig;
+    use rdkafka::mocking::MockCluster;
+    use rdkafka::producer::{DefaultProducerContext, FutureProducer, FutureRecord};
+
+    use super::*;
+    use crate::observer::{NewLetterNotice, Observer};
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Observer for Heard {
+        fn letter(&self, _: &NewLetterNotice<'_>) {}
+
+        fn down(&self, part: &str, error: &str) {
+            self.0.lock().unwrap().push(format!("{part}: {error}"));
+        }
+
+        fn up(&self, part: &str) {
+            self.0.lock().unwrap().push(format!("{part}: up"));
+        }
+    }
+
+    /// Panics at the first batch that holds this offset, and notes all others.
+    struct Fragile {
+        panics: AtomicUsize,
+        done: Mutex<Vec<i64>>,
+    }
+
+    #[async_trait]
+    impl Processor for Fragile {
+        async fn process(&self, batch: &[Record], _: &CancellationToken) -> bool {
+            let holds = batch.iter().any(|record| record.position.offset == 5);
+            assert!(!holds || self.panics.fetch_add(1, Ordering::Relaxed) > 0, "offset 5");
+            self.done.lock().unwrap().extend(batch.iter().map(|record| record.position.offset));
+            true
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_lane_that_panics_is_told_and_its_partition_goes_on() {
+        let cluster: MockCluster<'_, DefaultProducerContext> = MockCluster::new(1).unwrap();
+        cluster.create_topic("fragile", 1, 1).unwrap();
+        let brokers = cluster.bootstrap_servers();
+        let producer: FutureProducer =
+            ClientConfig::new().set("bootstrap.servers", &brokers).create().unwrap();
+        for number in 0..20 {
+            let value = number.to_string();
+            let record = FutureRecord::<(), str>::to("fragile").payload(&value).partition(0);
+            producer.send(record, Duration::from_secs(10)).await.unwrap();
+        }
+        let heard = Arc::new(Heard::default());
+        let fragile = Arc::new(Fragile { panics: AtomicUsize::new(0), done: Mutex::default() });
+        let health = Health::new(Arc::<Heard>::clone(&heard));
+        let options = ConsumerOptions {
+            pipeline: "fragile".into(),
+            cluster: Cluster {
+                brokers,
+                properties: vec![
+                    // The broker in this process waits for members that have left.
+                    ("session.timeout.ms".into(), "6000".into()),
+                    ("heartbeat.interval.ms".into(), "500".into()),
+                ],
+            },
+            topic: "fragile".into(),
+            group: "fragile".into(),
+            batch: BatchOptions { max_records: 2, max_bytes: 1 << 20, max_delay: Duration::from_millis(10) },
+            grace: Duration::from_secs(1),
+            part: "stream",
+            lanes_part: "stream lanes",
+        };
+        let stop = CancellationToken::new();
+        let _at_the_end = stop.clone().drop_guard();
+        let consuming =
+            tokio::spawn(consume(options, Arc::<Fragile>::clone(&fragile), health.clone(), stop.clone()));
+        let is_done = async || fragile.done.lock().unwrap().contains(&19);
+        redrive_testkit::eventually(Duration::from_secs(60), "the last record", is_done).await;
+        redrive_testkit::eventually(Duration::from_secs(10), "well again", async || health.get().is_ok())
+            .await;
+        stop.cancel();
+        consuming.await.unwrap().unwrap();
+        let mut done = fragile.done.lock().unwrap().clone();
+        done.sort_unstable();
+        done.dedup();
+        assert_eq!(done, (0..20).collect::<Vec<i64>>(), "none is left out");
+        let heard = heard.0.lock().unwrap().clone();
+        assert!(heard[0].contains("stream lanes: the consumer of topic fragile broke"), "{heard:?}");
+        assert!(heard.contains(&"stream lanes: up".to_owned()), "{heard:?}");
     }
 }

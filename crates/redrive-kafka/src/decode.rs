@@ -47,7 +47,8 @@ impl Decoder {
         &self.columns
     }
 
-    /// The row that this record is.
+    /// The row that this record is, under the place where it lies; a record that was somewhere else
+    /// first keeps that name, which whoever reads it knows.
     ///
     /// # Errors
     /// A malformed failure that names the path and the reason.
@@ -58,7 +59,7 @@ impl Decoder {
         for (column, value) in self.columns.iter().zip(found) {
             cells.push(cell(column, value)?);
         }
-        Ok(Row { identity: record.identity(), cells })
+        Ok(Row { identity: record.position.clone(), cells })
     }
 
     /// The text of each column's value, as it is written.

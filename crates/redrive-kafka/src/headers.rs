@@ -13,6 +13,7 @@
 //! kafka_dlt-original-consumer-group    text        redrive-failed-at            RFC 3339
 //! redrive-count   decimal              redrive-first-failed-at      RFC 3339
 //! redrive-origin  topic/partition/offset, on a record that was redriven
+//! redrive-seal    hexadecimal digits: proof of that
 //! ```
 //!
 //! **They do not grow.** A letter that fails again keeps its first origin, its first and its latest
@@ -22,6 +23,7 @@ use jiff::Timestamp;
 use redrive_core::failure::{Class, Code, Failure};
 
 use crate::record::{Header, ORIGIN, Position, Record};
+use crate::seal::SEAL;
 
 /// How often a record was redriven.
 pub const REDRIVE_COUNT: &str = "redrive-count";
@@ -43,6 +45,8 @@ const ATTEMPTS: &str = "redrive-attempts";
 const FAILED_AT: &str = "redrive-failed-at";
 const FIRST_FAILED_AT: &str = "redrive-first-failed-at";
 
+/// What every header that speaks of the origin starts with.
+const OF_ORIGIN: &str = "kafka_dlt-original-";
 /// Names that belong to a letter, not to the record it was: all that start with one of these.
 const OF_LETTERS: [&str; 5] =
     ["kafka_dlt-", "kafka_exception-", "__connect.errors.", "__streams.errors.", "retry_topic-"];
@@ -61,19 +65,22 @@ pub struct Cause {
     pub group: String,
 }
 
-/// The headers of the letter that this record becomes.
+/// The headers of the letter that this record becomes; `identity` is who it is. An origin that says
+/// something else was written by somebody else, and is replaced.
 #[must_use]
-pub fn annotate(record: &Record, cause: &Cause) -> Vec<Header> {
+pub fn annotate(record: &Record, identity: &Position, cause: &Cause) -> Vec<Header> {
     let mut headers = kept(&record.headers);
-    let position = record.identity();
+    if origin(record).as_ref() != Some(identity) {
+        headers.retain(|header| !header.name.starts_with(OF_ORIGIN));
+    }
     let mut first = |name: &str, value: Vec<u8>| {
         if !headers.iter().any(|header| header.name == name) {
             headers.push(Header::new(name, value));
         }
     };
-    first(TOPIC, position.topic.as_bytes().to_vec());
-    first(PARTITION, position.partition.to_be_bytes().to_vec());
-    first(OFFSET, position.offset.to_be_bytes().to_vec());
+    first(TOPIC, identity.topic.as_bytes().to_vec());
+    first(PARTITION, identity.partition.to_be_bytes().to_vec());
+    first(OFFSET, identity.offset.to_be_bytes().to_vec());
     if let Some(timestamp) = record.timestamp {
         first(TIMESTAMP, timestamp.to_be_bytes().to_vec());
         first(TIMESTAMP_TYPE, b"CreateTime".to_vec());
@@ -108,7 +115,7 @@ pub fn original(headers: &[Header]) -> Vec<Header> {
         let name = header.name.as_str();
         !OF_LETTERS.iter().any(|prefix| name.starts_with(prefix))
             && !OWN.contains(&name)
-            && !matches!(name, REDRIVE_COUNT | ORIGIN)
+            && !matches!(name, REDRIVE_COUNT | ORIGIN | SEAL)
     };
     headers.iter().filter(is_original).cloned().collect()
 }
@@ -161,7 +168,9 @@ fn kept(headers: &[Header]) -> Vec<Header> {
     kept
 }
 
-fn origin(record: &Record) -> Option<Position> {
+/// Where a letter says that its record was first.
+#[must_use]
+pub fn origin(record: &Record) -> Option<Position> {
     let first = |name: &str| record.headers.iter().find(|header| header.name == name);
     let text = |name: &str| first(name).and_then(Header::text);
     if let Some(topic) = text(TOPIC) {
@@ -247,7 +256,10 @@ mod tests {
     #[test]
     fn a_letter_says_where_it_was_and_what_went_wrong() {
         let record = record(vec![Header::new("trace", [0, 255])]);
-        let letter = Record { headers: annotate(&record, &cause("amount < 0", 5)), ..record.clone() };
+        let letter = Record {
+            headers: annotate(&record, &record.position, &cause("amount < 0", 5)),
+            ..record.clone()
+        };
         assert_eq!(letter.headers[0], record.headers[0], "headers of others stay as they are");
         assert_eq!(letter.header(TOPIC).unwrap().text(), Some("decision-logs"));
         assert_eq!(letter.header(PARTITION).unwrap().value.as_deref(), Some(&3_i32.to_be_bytes()[..]));
@@ -263,8 +275,9 @@ mod tests {
     #[test]
     fn a_letter_that_fails_again_and_again_keeps_the_first_and_the_latest_cause() {
         let mut letter = record(vec![]);
+        let identity = letter.position.clone();
         for round in 0..50 {
-            letter.headers = annotate(&letter, &cause(&format!("round {round}"), round));
+            letter.headers = annotate(&letter, &identity, &cause(&format!("round {round}"), round));
             letter.position = Position::new("decision-logs-parking", 0, round);
         }
         let messages: Vec<_> =
@@ -275,6 +288,20 @@ mod tests {
         assert_eq!((reading.attempts, reading.failure.message.as_str()), (50, "round 49"));
         assert_eq!(reading.first_failed_at, Timestamp::from_second(0).ok());
         assert!(letter.headers.len() <= 16, "{}", letter.headers.len());
+    }
+
+    /// A record of the stream whose producer says that it came from elsewhere: parked, it would be taken
+    /// for that other record.
+    #[test]
+    fn an_origin_that_a_producer_made_up_does_not_get_into_the_letter() {
+        for made_up in [
+            vec![Header::new(TOPIC, "orders")],
+            vec![Header::new(TOPIC, "decision-logs"), Header::new(PARTITION, "3"), Header::new(OFFSET, "7")],
+        ] {
+            let record = record(made_up);
+            let letter = Record { headers: annotate(&record, &record.position, &cause("boom", 1)), ..record };
+            assert_eq!(read(&letter).origin, Some(letter.position));
+        }
     }
 
     #[test]
@@ -341,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_long_message_is_cut_and_the_cut_is_marked() {
-        let headers = annotate(&record(vec![]), &cause(&"é".repeat(5_000), 0));
+        let headers = annotate(&record(vec![]), &record(vec![]).position, &cause(&"é".repeat(5_000), 0));
         let message = headers.iter().find(|header| header.name == MESSAGE).and_then(Header::text).unwrap();
         assert!(message.ends_with("[…cut]") && message.chars().count() < MAX_MESSAGE + 10);
         assert!(shortened(&headers).iter().all(|header| header.name != MESSAGE && header.name != CODE));
@@ -356,7 +383,7 @@ mod tests {
             let headers: Vec<Header> =
                 names.into_iter().zip(values).map(|(name, value)| Header { name, value }).collect();
             let record = record(headers.clone());
-            let letter = Record { headers: annotate(&record, &cause("boom", 1)), ..record.clone() };
+            let letter = Record { headers: annotate(&record, &record.position, &cause("boom", 1)), ..record.clone() };
             prop_assert_eq!(read(&letter).failure.message, "boom");
             prop_assert_eq!(original(&letter.headers), original(&headers));
             prop_assert!(letter.size() < record.size() + 3_000);

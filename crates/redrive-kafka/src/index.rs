@@ -21,11 +21,13 @@ use rdkafka::message::Message as _;
 use rdkafka::{Offset, TopicPartitionList};
 use redrive_core::dead_letter::{DeadLetterQueue as _, Operator, Origin};
 use redrive_core::event::{MAX_KEY, MAX_TYPE};
+use redrive_core::fingerprint::digest;
 use redrive_store::{Letters, NewLetter};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Cluster;
+use crate::defect;
 use crate::headers;
 use crate::health::Health;
 use crate::record::{Header, Record};
@@ -38,6 +40,7 @@ const POLL: Duration = Duration::from_millis(200);
 /// How often to look for new partitions, and for parked letters that are done with.
 const LOOK: Duration = Duration::from_secs(2);
 const ASK: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// What only an index says about a letter.
 const KEY: &str = "redrive:key";
@@ -62,21 +65,40 @@ pub struct IndexOptions {
 
 /// Reads topics of letters into the store until it is told to stop.
 pub async fn index(options: IndexOptions, letters: Arc<Letters>, health: Health, stop: CancellationToken) {
-    let runtime = Handle::current();
-    let thread = tokio::task::spawn_blocking(move || {
-        let mut pause = Duration::from_millis(500);
-        while !stop.is_cancelled() {
-            let reader = Reader::new(&options, &letters, &runtime);
-            let ended = reader.and_then(|mut reader| reader.run(&stop, &health));
-            if let Err(error) = ended {
-                health.note("index", Err(format!("letters in topics cannot be read: {error}")));
-                runtime.block_on(async { stop.run_until_cancelled(tokio::time::sleep(pause)).await });
-                pause = (pause * 2).min(Duration::from_secs(10));
-            }
+    loop {
+        let (options, letters, runtime) = (options.clone(), Arc::clone(&letters), Handle::current());
+        let (health_of_thread, stop_thread) = (health.clone(), stop.clone());
+        let thread = tokio::task::spawn_blocking(move || {
+            read(&options, &letters, &runtime, &health_of_thread, &stop_thread);
+        });
+        let Err(error) = thread.await else { return };
+        let Ok(panic) = error.try_into_panic() else { return };
+        let why = defect::said(panic.as_ref());
+        health
+            .note("index", Err(format!("the index panicked and is started again: {why}: please report it")));
+        if stop.run_until_cancelled(tokio::time::sleep(LONGEST_PAUSE)).await.is_none() {
+            return;
         }
-    });
-    // A defect in it has been reported by the runtime.
-    let _ = thread.await;
+    }
+}
+
+fn read(
+    options: &IndexOptions,
+    letters: &Letters,
+    runtime: &Handle,
+    health: &Health,
+    stop: &CancellationToken,
+) {
+    let mut pause = Duration::from_millis(500);
+    while !stop.is_cancelled() {
+        let reader = Reader::new(options, letters, runtime);
+        let ended = reader.and_then(|mut reader| reader.run(stop, health));
+        if let Err(error) = ended {
+            health.note("index", Err(format!("letters in topics cannot be read: {error}")));
+            runtime.block_on(async { stop.run_until_cancelled(tokio::time::sleep(pause)).await });
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
 }
 
 struct Reader<'a> {
@@ -274,7 +296,7 @@ pub fn letter(record: &Record) -> NewLetter {
     let failed_at = reading.failed_at.or(written).unwrap_or_else(Timestamp::now);
     let key = record.key.as_deref().unwrap_or_default();
     NewLetter {
-        source: cut(&format!("{}:{origin}#{}", record.position.topic, reading.redrives), MAX_KEY),
+        source: source(&format!("{}:{origin}#{}", record.position.topic, reading.redrives)),
         event_type: cut(&record.position.topic, MAX_TYPE),
         key: cut(&String::from_utf8_lossy(key), MAX_KEY),
         payload: record.value.clone().unwrap_or_default(),
@@ -290,6 +312,17 @@ pub fn letter(record: &Record) -> NewLetter {
         first_failed_at: reading.first_failed_at.unwrap_or(failed_at),
         failed_at,
     }
+}
+
+/// What a letter is known by, so that it fits its column. Of one that is too long the end is kept, which
+/// holds the offset, behind a digest of the whole.
+fn source(whole: &str) -> String {
+    let Some(beyond) = whole.chars().count().checked_sub(MAX_KEY).filter(|beyond| *beyond > 0) else {
+        return cut(whole, MAX_KEY);
+    };
+    let digest = format!("{:016x}~", digest(whole.as_bytes()));
+    let end: String = whole.chars().skip(beyond + digest.len()).collect();
+    cut(&format!("{digest}{end}"), MAX_KEY)
 }
 
 fn kept_headers(record: &Record) -> Vec<(String, Vec<u8>)> {
@@ -365,6 +398,36 @@ mod tests {
             let restored = restored(stored.payload, stored.headers);
             prop_assert_eq!(restored, Restored { key: record.key, value: record.value, headers: record.headers });
         }
+    }
+
+    /// The end was cut, which holds the offset: all letters of a topic with a long name were one.
+    #[test]
+    fn letters_of_topics_with_long_names_are_told_apart() {
+        // 249 characters are the most that Kafka takes.
+        for length in [100, 119, 120, 121, 122, 130, 200, 249] {
+            let topic = "t".repeat(length);
+            let record = |offset: i64, redrives: &str| Record {
+                position: Position::new(format!("{}-dlq", &topic[..length - 4]).as_str(), 0, 9),
+                timestamp: None,
+                key: None,
+                value: None,
+                headers: vec![
+                    Header::new("kafka_dlt-original-topic", topic.as_str()),
+                    Header::new("kafka_dlt-original-partition", "3"),
+                    Header::new("kafka_dlt-original-offset", offset.to_string()),
+                    Header::new(headers::REDRIVE_COUNT, redrives),
+                ],
+            };
+            let source = |offset: i64, redrives: &str| letter(&record(offset, redrives)).source;
+            let different = [source(41, "0"), source(42, "0"), source(4_200, "0"), source(42, "1")];
+            let unique: std::collections::BTreeSet<&String> = different.iter().collect();
+            assert_eq!(unique.len(), 4, "{different:?}");
+            assert!(different.iter().all(|source| source.chars().count() <= MAX_KEY));
+            assert_eq!(source(42, "0"), source(42, "0"));
+            assert!(different[2].ends_with("/3/4200#0"), "{}", different[2]);
+        }
+        let (one, other) = ("a".repeat(300), format!("b{}", "a".repeat(299)));
+        assert_ne!(super::source(&one), super::source(&other), "also at the other end");
     }
 
     #[test]

@@ -8,12 +8,14 @@
 //! ```
 //!
 //! - What lies in `outgoing` is published in order as soon as Kafka answers, and deleted only when
-//!   confirmed. A crash in between publishes it again; nothing is lost.
+//!   confirmed. A crash in between publishes it again; nothing is lost. A topic that does not take its
+//!   letters does not keep those of others waiting.
 //! - What Kafka refuses for good does not stand in the way of the rest: it moves to `refused`, is
 //!   reported, and is tried again at a slow pace and at every start. So it is neither lost nor looped.
 //! - When the disk fails too, [`Ladder::settle`] says so, and the caller keeps the record uncommitted: it
 //!   is still in Kafka.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +40,24 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// How often what was refused is tried again.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(300);
+
+/// Letters that are neither confirmed by Kafka nor on disk.
+#[derive(Debug, thiserror::Error)]
+#[error("letters can be kept neither in Kafka nor on disk, and {} wait: {why}", open.len())]
+pub struct Unsettled {
+    /// Which ones.
+    pub open: Vec<Outgoing>,
+    why: String,
+}
+
+impl Unsettled {
+    fn add(&mut self, letter: &Outgoing, failure: &Failure, why: &str) {
+        if self.open.is_empty() {
+            self.why = format!("topic {}: {}; {why}", letter.topic, failure.message);
+        }
+        self.open.push(letter.clone());
+    }
+}
 
 /// The way of letters to safety.
 #[derive(Debug)]
@@ -64,6 +84,12 @@ impl Ladder {
         let outgoing = Journal::open(&folder.join("outgoing"), options)?;
         let refused = Journal::open(&folder.join("refused"), options)?;
         let ladder = Self { pipeline: pipeline.to_owned(), publisher, outgoing, refused, health };
+        for found in [&ladder.outgoing, &ladder.refused].into_iter().flat_map(|one| &one.recovery().damaged) {
+            let kind = if found.is_damage() { "damaged" } else { "unfinished" };
+            counter!("redrive_journal_damaged_total", "pipeline" => pipeline.to_owned(), "kind" => kind)
+                .increment(1);
+            tracing::error!(pipeline, %found, "a journal of letters is not as it should be");
+        }
         ladder.measure();
         Ok(ladder)
     }
@@ -77,8 +103,9 @@ impl Ladder {
     /// Brings letters to safety. When it returns, each is confirmed or on disk.
     ///
     /// # Errors
-    /// When neither Kafka nor the disk took some of them.
-    pub async fn settle(&self, letters: &[Outgoing]) -> Result<(), SpoolError> {
+    /// [`Unsettled`] holds those that neither Kafka nor the disk took. The others are safe: settling them
+    /// again would publish them twice.
+    pub async fn settle(&self, letters: &[Outgoing]) -> Result<(), Unsettled> {
         if letters.is_empty() {
             return Ok(());
         }
@@ -87,20 +114,29 @@ impl Ladder {
         for (letter, result) in letters.iter().zip(results) {
             match result {
                 Ok(()) => {}
-                Err(failure) if failure.class.is_retryable() => {
-                    self.note_away(&failure);
-                    later.push(letter.encode());
-                }
-                Err(failure) => {
-                    self.note_refused(letter, &failure);
-                    refused.push(letter.encode());
-                }
+                Err(failure) if failure.class.is_retryable() => later.push((letter, failure)),
+                Err(failure) => refused.push((letter, failure)),
             }
         }
-        self.keep(&self.outgoing, later, "outgoing").await?;
-        self.keep(&self.refused, refused, "refused").await?;
+        let mut unsettled = Unsettled { open: Vec::new(), why: String::new() };
+        for (letter, failure, kept) in self.keep_all(&self.outgoing, later, "outgoing").await {
+            match kept {
+                Ok(()) => self.note_away(&failure),
+                Err(why) => unsettled.add(letter, &failure, &why),
+            }
+        }
+        for (letter, failure, kept) in self.keep_all(&self.refused, refused, "refused").await {
+            match kept {
+                Ok(()) => self.note_refused(letter, &failure),
+                Err(why) => unsettled.add(letter, &failure, &why),
+            }
+        }
         self.measure();
-        Ok(())
+        if unsettled.open.is_empty() {
+            return Ok(());
+        }
+        self.health.note("disk", Err(unsettled.to_string()));
+        Err(unsettled)
     }
 
     /// Publishes what lies on disk, until it is told to stop.
@@ -108,17 +144,23 @@ impl Ladder {
         tokio::join!(self.drain_outgoing(stop), self.drain_refused(stop));
     }
 
+    /// Passes over the journal: in each, a topic whose letters must wait is left alone once that is known,
+    /// which keeps the order of its letters from one chunk to the next, and the letters of others go on.
     async fn drain_outgoing(&self, stop: &CancellationToken) {
         let mut reader = self.outgoing.reader();
         let mut pause = FIRST_PAUSE;
+        let mut held = HashSet::new();
         loop {
+            let is_first = held.is_empty();
             let next = async {
-                reader.wait().await;
+                if is_first {
+                    reader.wait().await;
+                }
                 reader.next(CHUNK, CHUNK_BYTES).await
             };
             let records = match stop.run_until_cancelled(next).await {
                 None => return,
-                Some(Ok(records)) if records.is_empty() => {
+                Some(Ok(records)) if records.is_empty() && is_first => {
                     // Whatever was there is acknowledged. The journal may say so again at once.
                     stop.run_until_cancelled(sleep(FIRST_PAUSE)).await;
                     continue;
@@ -130,68 +172,84 @@ impl Ladder {
                     continue;
                 }
             };
-            match self.publish_in_order(&records).await {
-                Ok(()) => {
-                    pause = FIRST_PAUSE;
-                    self.health.note("kafka", Ok(()));
-                }
-                Err(failure) => {
-                    self.note_away(&failure);
-                    reader.rewind();
-                    stop.run_until_cancelled(sleep(pause)).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                }
+            let goes_on = !records.is_empty() && self.publish_chunk(&records, &mut held).await.is_ok();
+            if !goes_on {
+                held.clear();
+                reader.rewind();
+                stop.run_until_cancelled(sleep(pause)).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            } else if held.is_empty() {
+                pause = FIRST_PAUSE;
+                self.health.note("kafka", Ok(()));
             }
             self.measure();
         }
     }
 
-    /// Acknowledges what is confirmed or moved on; stops at the first that must wait, which keeps the order.
-    async fn publish_in_order(&self, records: &[redrive_spool::journal::Record]) -> Result<(), Failure> {
-        let mut letters = Vec::with_capacity(records.len());
+    /// Publishes a chunk but for what is held, and acknowledges what is confirmed or moved on. Topics whose
+    /// letters must wait are added to what is held.
+    ///
+    /// An error when there is no use in going on: Kafka is away, or the disk fails.
+    async fn publish_chunk(
+        &self,
+        records: &[redrive_spool::journal::Record],
+        held: &mut HashSet<String>,
+    ) -> Result<(), Failure> {
+        let (mut letters, mut positions, mut stuck) = (Vec::new(), Vec::new(), None);
         for record in records {
             match Outgoing::decode(record.payload.clone()) {
-                Ok(letter) => letters.push((record.position, letter)),
+                Ok(letter) if held.contains(&letter.topic) => {}
+                Ok(letter) => {
+                    letters.push(letter);
+                    positions.push(record.position);
+                }
                 Err(error) => {
-                    tracing::error!(pipeline = %self.pipeline, %error, dir = %self.outgoing.dir().display(), "an entry on disk was moved to refused");
-                    self.move_on(record.position, record.payload.clone()).await?;
+                    tracing::error!(pipeline = %self.pipeline, %error, dir = %self.outgoing.dir().display(), "an entry on disk is no letter");
+                    stuck = self.move_on(record.position, record.payload.clone()).await.err().or(stuck);
                 }
             }
         }
-        let outgoing: Vec<Outgoing> = letters.iter().map(|(_, letter)| letter.clone()).collect();
-        let results = self.publisher.publish(&outgoing).await;
-        let mut waiting = None;
-        for ((position, letter), result) in letters.into_iter().zip(results) {
+        let results = self.publisher.publish(&letters).await;
+        let (mut waiting, mut confirmed) = (None, 0);
+        for ((position, letter), result) in positions.into_iter().zip(&letters).zip(results) {
             match result {
-                Ok(()) => self.outgoing.acknowledge(position.into()),
-                Err(failure) if failure.class.is_retryable() => waiting = waiting.or(Some(failure)),
-                Err(failure) => {
-                    self.note_refused(&letter, &failure);
-                    self.move_on(position, letter.encode()).await?;
+                Ok(()) => {
+                    confirmed += 1;
+                    self.outgoing.acknowledge(position.into());
                 }
+                Err(failure) if failure.class.is_retryable() => {
+                    self.note_away(&failure);
+                    held.insert(letter.topic.clone());
+                    waiting = Some((failure, &letter.topic));
+                }
+                // The others are acknowledged whatever happens here, or they would be published again.
+                Err(failure) => match self.move_on(position, letter.encode()).await {
+                    Ok(()) => self.note_refused(letter, &failure),
+                    Err(failure) => stuck = Some(failure),
+                },
             }
         }
-        waiting.map_or(Ok(()), Err)
+        match (stuck, waiting) {
+            (Some(failure), _) => Err(failure),
+            (None, Some((failure, topic))) if confirmed == 0 && !self.publisher.is_answered(topic).await => {
+                Err(failure)
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn move_on(&self, position: redrive_spool::journal::Position, entry: Bytes) -> Result<(), Failure> {
         let moved = self.keep(&self.refused, vec![entry], "refused").await;
-        moved.map_err(|error| Failure::transient("Disk", error.to_string()))?;
+        moved.map_err(|why| Failure::transient("Disk", why))?;
         self.outgoing.acknowledge(position.into());
         Ok(())
     }
 
-    /// Each by itself: one that is still refused does not hold up the others.
     async fn drain_refused(&self, stop: &CancellationToken) {
         loop {
-            let mut reader = self.refused.reader();
-            while let Ok(records) = reader.read(CHUNK, CHUNK_BYTES) {
-                if records.is_empty() || stop.is_cancelled() {
-                    break;
-                }
-                for record in records {
-                    self.try_refused(record).await;
-                }
+            // One that is on its way when this ends is published again: better than to keep a stop waiting.
+            if stop.run_until_cancelled(self.try_all_refused()).await.is_none() {
+                return;
             }
             if self.refused.stats().records == 0 {
                 self.health.note("refused", Ok(()));
@@ -203,39 +261,69 @@ impl Ladder {
         }
     }
 
-    async fn try_refused(&self, record: redrive_spool::journal::Record) {
-        let Ok(letter) = Outgoing::decode(record.payload) else { return };
-        let result = self.publisher.publish(std::slice::from_ref(&letter)).await;
-        match result.into_iter().next() {
-            Some(Ok(())) => self.refused.acknowledge(record.position.into()),
-            Some(Err(failure)) if !failure.class.is_retryable() => self.note_refused(&letter, &failure),
-            _ => {}
+    /// Each by itself: one that is still refused does not hold up the others. While Kafka is away, none.
+    async fn try_all_refused(&self) {
+        let mut reader = self.refused.reader();
+        while let Ok(records) = reader.next(CHUNK, CHUNK_BYTES).await {
+            if records.is_empty() {
+                return;
+            }
+            for record in records {
+                if let Err(failure) = self.try_refused(record).await {
+                    self.note_away(&failure);
+                    return;
+                }
+            }
         }
     }
 
-    async fn keep(
+    /// An error when it is not refused, and must wait.
+    async fn try_refused(&self, record: redrive_spool::journal::Record) -> Result<(), Failure> {
+        let Ok(letter) = Outgoing::decode(record.payload) else { return Ok(()) };
+        let result = self.publisher.publish(std::slice::from_ref(&letter)).await;
+        match result.into_iter().next() {
+            Some(Ok(())) => self.refused.acknowledge(record.position.into()),
+            Some(Err(failure)) if failure.class.is_retryable() => return Err(failure),
+            Some(Err(failure)) => self.note_refused(&letter, &failure),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Keeps letters, and says of each whether it is kept. Together, or, when they do not fit together, each
+    /// by itself.
+    async fn keep_all<'a>(
         &self,
         journal: &Journal,
-        entries: Vec<Bytes>,
+        letters: Vec<(&'a Outgoing, Failure)>,
         rung: &'static str,
-    ) -> Result<(), SpoolError> {
+    ) -> Vec<(&'a Outgoing, Failure, Result<(), String>)> {
+        let entries: Vec<Bytes> = letters.iter().map(|(letter, _)| letter.encode()).collect();
+        let kept = match self.keep(journal, entries.clone(), rung).await {
+            Ok(()) => vec![Ok(()); entries.len()],
+            Err(_) if entries.len() > 1 => {
+                let mut kept = Vec::with_capacity(entries.len());
+                for entry in entries {
+                    kept.push(self.keep(journal, vec![entry], rung).await);
+                }
+                kept
+            }
+            Err(why) => vec![Err(why)],
+        };
+        letters.into_iter().zip(kept).map(|((letter, failure), kept)| (letter, failure, kept)).collect()
+    }
+
+    /// All of them, or none and why.
+    async fn keep(&self, journal: &Journal, entries: Vec<Bytes>, rung: &'static str) -> Result<(), String> {
         if entries.is_empty() {
             return Ok(());
         }
-        let many = entries.len() as u64;
-        match journal.append(entries).await {
-            Ok(_) => {
-                let labels = [("pipeline", self.pipeline.clone()), ("rung", rung.to_owned())];
-                counter!("redrive_kafka_spooled_total", &labels).increment(many);
-                self.health.note("disk", Ok(()));
-                Ok(())
-            }
-            Err(error) => {
-                self.health
-                    .note("disk", Err(format!("letters can be kept neither in Kafka nor on disk: {error}")));
-                Err(error)
-            }
-        }
+        let (many, bytes) = (entries.len() as u64, entries.iter().map(Bytes::len).sum::<usize>());
+        journal.append(entries).await.map_err(|error| why_not_kept(bytes, &error))?;
+        let labels = [("pipeline", self.pipeline.clone()), ("rung", rung.to_owned())];
+        counter!("redrive_kafka_spooled_total", &labels).increment(many);
+        self.health.note("disk", Ok(()));
+        Ok(())
     }
 
     fn note_away(&self, failure: &Failure) {
@@ -262,5 +350,15 @@ impl Ladder {
         gauge!("redrive_ladder_rung", "pipeline" => pipeline()).set(rung.level());
         gauge!("redrive_kafka_spooled", "pipeline" => pipeline(), "rung" => "outgoing").set(outgoing as f64);
         gauge!("redrive_kafka_spooled", "pipeline" => pipeline(), "rung" => "refused").set(refused as f64);
+    }
+}
+
+fn why_not_kept(bytes: usize, error: &SpoolError) -> String {
+    match error {
+        SpoolError::Full { dir, size, limit } => format!(
+            "{bytes} bytes do not fit into {}, which holds {size} of at most {limit}: raise `fallback.max-size`",
+            dir.display()
+        ),
+        error => error.to_string(),
     }
 }

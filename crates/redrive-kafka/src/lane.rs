@@ -159,6 +159,11 @@ impl Lane {
         !self.load.exceeds(self.options.max_records, share / 2)
     }
 
+    /// Whether it ended without being told to: it panicked.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.task.is_finished() && !self.stop.is_cancelled()
+    }
+
     pub(crate) fn stop(&self) {
         self.stop.cancel();
     }

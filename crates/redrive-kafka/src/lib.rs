@@ -4,6 +4,7 @@
 //! | module | is |
 //! |---|---|
 //! | [`record`], [`headers`] | a record byte for byte; what a dead letter says about itself |
+//! | [`seal`] | proof that a redriven record is the one it says it is |
 //! | [`column`], [`decode`], [`row`] | from a record to a row, or a failure with path and reason |
 //! | [`plan`], [`progress`] | what to store, park, bury and commit; pure |
 //! | [`sink`] | where rows go: Postgres, MySQL, SQLite, HTTP, or yours |
@@ -19,6 +20,7 @@
 
 mod client;
 mod consumer;
+mod defect;
 mod health;
 mod lane;
 mod observer;
@@ -38,6 +40,7 @@ pub mod publisher;
 pub mod record;
 pub mod redriver;
 pub mod row;
+pub mod seal;
 pub mod sink;
 pub mod topics;
 

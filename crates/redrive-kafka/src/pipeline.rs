@@ -19,7 +19,8 @@ use crate::lane::BatchOptions;
 use crate::observer::Observer;
 use crate::plan::Stage;
 use crate::publisher::Publisher;
-use crate::sink::Sink;
+use crate::seal::Seal;
+use crate::sink::{Guarded, Sink};
 use crate::topics::{self, Missing};
 use crate::writer::{LetterTopics, Retries, Shared, Writer};
 
@@ -68,6 +69,7 @@ pub struct KafkaPipeline {
     decoder: Decoder,
     sink: Arc<dyn Sink>,
     observer: Arc<dyn Observer>,
+    seal: Option<Seal>,
     publisher: Arc<Publisher>,
     ladder: OnceLock<Arc<Ladder>>,
     health: Health,
@@ -86,7 +88,16 @@ impl KafkaPipeline {
     ) -> Result<Self, KafkaError> {
         let publisher = Arc::new(Publisher::new(options.cluster.clone(), options.publish_timeout)?);
         let health = Health::new(Arc::clone(&observer));
-        Ok(Self { options, decoder, sink, observer, publisher, ladder: OnceLock::new(), health })
+        let sink = Arc::new(Guarded(sink));
+        Ok(Self { options, decoder, sink, observer, seal: None, publisher, ladder: OnceLock::new(), health })
+    }
+
+    /// The same pipeline, which knows redriven records by this seal. Without one, a redriven record is a
+    /// new record.
+    #[must_use]
+    pub fn sealed_by(mut self, seal: Seal) -> Self {
+        self.seal = Some(seal);
+        self
     }
 
     /// How it is.
@@ -191,14 +202,20 @@ impl KafkaPipeline {
         stop: &CancellationToken,
     ) -> Result<(), KafkaError> {
         let options = &self.options;
-        let (topic, group, retries, part) = match stage {
-            Stage::Stream => (&options.topic, &options.group, options.retries, "stream"),
-            Stage::Parking => (&options.letters.parking, &options.parking_group, options.parking, "parking"),
+        let (topic, group, retries) = match stage {
+            Stage::Stream => (&options.topic, &options.group, options.retries),
+            Stage::Parking => (&options.letters.parking, &options.parking_group, options.parking),
+        };
+        let (part, lanes_part) = match stage {
+            Stage::Stream => ("stream", "stream lanes"),
+            Stage::Parking => ("parking", "parking lanes"),
         };
         let shared = Arc::new(Shared {
             pipeline: options.name.clone(),
+            topic: options.topic.as_str().into(),
             group: group.clone(),
             decoder: self.decoder.clone(),
+            seal: self.seal.clone(),
             sink: Arc::clone(&self.sink),
             gate: Semaphore::new(options.workers.max(1)),
             ladder: Arc::clone(ladder),
@@ -214,6 +231,7 @@ impl KafkaPipeline {
             batch: options.batch,
             grace: options.grace,
             part,
+            lanes_part,
         };
         let writer = Arc::new(Writer { shared, stage, retries });
         consume(consumer, writer, self.health.clone(), stop.clone()).await

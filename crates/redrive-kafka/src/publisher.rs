@@ -24,6 +24,9 @@ const QUEUE_POLL: Duration = Duration::from_millis(5);
 /// How much longer than the client itself its reports are waited for.
 const REPORT_GRACE: Duration = Duration::from_secs(2);
 
+/// How long Kafka may take to say whether it is there.
+const LONGEST_ASK: Duration = Duration::from_secs(5);
+
 /// Publishes records.
 pub struct Publisher {
     cluster: Cluster,
@@ -80,6 +83,16 @@ impl Publisher {
         let results = records.iter().zip(results).map(explain).collect();
         self.mend();
         results
+    }
+
+    /// Whether Kafka answers at all when it is asked about this topic.
+    pub(crate) async fn is_answered(&self, topic: &str) -> bool {
+        let producer = self.producer.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let (topic, within) = (topic.to_owned(), self.timeout.min(LONGEST_ASK));
+        let asked = tokio::task::spawn_blocking(move || {
+            producer.client().fetch_metadata(Some(&topic), within).is_ok()
+        });
+        asked.await.unwrap_or(false)
     }
 
     async fn send(&self, records: &[Outgoing], ways: &[Way]) -> Vec<Result<(), (KafkaError, Way)>> {

@@ -129,24 +129,11 @@ impl Record {
     pub fn header(&self, name: &str) -> Option<&Header> {
         self.headers.iter().rev().find(|header| header.name == name)
     }
-
-    /// Who it is, wherever it lies now: a redriven record is still the one that was first produced, so
-    /// that a sink takes it once.
-    #[must_use]
-    pub fn identity(&self) -> Position {
-        let origin = self.header(ORIGIN).and_then(Header::text).and_then(|text| text.parse().ok());
-        origin.unwrap_or_else(|| self.position.clone())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn record(headers: Vec<Header>) -> Record {
-        let position = Position::new("orders", 3, 42);
-        Record { position, timestamp: None, key: None, value: None, headers }
-    }
 
     #[test]
     fn a_position_survives_its_text_form_even_with_slashes_in_the_topic() {
@@ -156,13 +143,5 @@ mod tests {
         for text in ["", "orders", "orders/3", "/3/4", "orders/-1/2", "orders/1/-2", "orders/x/2"] {
             assert!(text.parse::<Position>().is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn a_redriven_record_keeps_its_identity_and_rubbish_in_the_header_is_ignored() {
-        assert_eq!(record(vec![]).identity().to_string(), "orders/3/42");
-        assert_eq!(record(vec![Header::new(ORIGIN, "orders/0/7")]).identity().to_string(), "orders/0/7");
-        assert_eq!(record(vec![Header::new(ORIGIN, "nowhere")]).identity().to_string(), "orders/3/42");
-        assert_eq!(record(vec![Header::new(ORIGIN, [0xff])]).identity().to_string(), "orders/3/42");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! With their key, value, headers and partition as they were, plus how often they were redriven and who
 //! they are: a redriven record is still the record that was first produced, so a sink that has it already
-//! takes it for stored.
+//! takes it for stored. A [seal](crate::seal) proves that it is one of ours.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ use crate::headers::{self, REDRIVE_COUNT};
 use crate::index::restored;
 use crate::outgoing::Outgoing;
 use crate::publisher::Publisher;
-use crate::record::{Header, ORIGIN, Position};
+use crate::record::{Header, Position};
+use crate::seal::Seal;
 
 const MAX_BATCH: usize = 100;
 
@@ -25,13 +26,19 @@ pub struct Redriver {
     letters: Arc<dyn DeadLetterQueue>,
     publisher: Arc<Publisher>,
     topic: String,
+    seal: Seal,
 }
 
 impl Redriver {
-    /// A redriver of letters that came from this topic.
+    /// A redriver of letters that came from this topic, with the seal of the pipeline that consumes it.
     #[must_use]
-    pub fn new(letters: Arc<dyn DeadLetterQueue>, publisher: Arc<Publisher>, topic: &str) -> Self {
-        Self { letters, publisher, topic: topic.to_owned() }
+    pub fn new(
+        letters: Arc<dyn DeadLetterQueue>,
+        publisher: Arc<Publisher>,
+        topic: &str,
+        seal: Seal,
+    ) -> Self {
+        Self { letters, publisher, topic: topic.to_owned(), seal }
     }
 
     async fn outgoing(&self, event: &Event) -> Result<Outgoing, Failure> {
@@ -60,7 +67,8 @@ impl Redriver {
         let redrives: u32 = redrives.and_then(|text| text.parse().ok()).unwrap_or(0);
         let mut headers = headers::original(&was.headers);
         headers.push(Header::new(REDRIVE_COUNT, redrives.saturating_add(1).to_string()));
-        headers.push(Header::new(ORIGIN, Position::new(topic.as_str(), partition, offset).to_string()));
+        let origin = Position::new(topic.as_str(), partition, offset);
+        headers.extend(self.seal.headers(&origin, was.key.as_deref(), was.value.as_deref()));
         Ok(Outgoing {
             topic,
             partition: Some(partition),

@@ -18,15 +18,16 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::decode::Decoder;
-use crate::headers::{Cause, annotate};
+use crate::headers::{self, Cause, annotate};
 use crate::health::Health;
 use crate::ladder::Ladder;
 use crate::lane::Processor;
 use crate::observer::{NewLetterNotice, Observer};
 use crate::outgoing::Outgoing;
 use crate::plan::{Destination, Outcome, Stage, plan};
-use crate::record::Record;
+use crate::record::{Position, Record};
 use crate::row::Row;
+use crate::seal::Seal;
 use crate::sink::{Sink, bisect_exhausted};
 
 /// The pause when neither Kafka nor the disk takes a letter.
@@ -69,8 +70,11 @@ pub struct Retries {
 /// What both consumers share.
 pub(crate) struct Shared {
     pub(crate) pipeline: String,
+    /// The topic that is consumed.
+    pub(crate) topic: Arc<str>,
     pub(crate) group: String,
     pub(crate) decoder: Decoder,
+    pub(crate) seal: Option<Seal>,
     pub(crate) sink: Arc<dyn Sink>,
     /// So many batches are stored at a time.
     pub(crate) gate: Semaphore,
@@ -108,7 +112,7 @@ impl Processor for Writer {
         let stored = |outcome: Option<Outcome>| outcome.unwrap_or(Outcome::Stored);
         let plan = plan(self.stage, &offsets, tally.outcomes.into_iter().map(stored).collect());
         let letters = self.letters(batch, &plan.letters, attempts);
-        if !self.settle(&letters, stop).await {
+        if !self.settle(letters, stop).await {
             return false;
         }
         self.tell(batch, plan.stored, &plan.letters, attempts);
@@ -123,7 +127,7 @@ impl Writer {
         let mut rows: Vec<(usize, Row<'_>)> = Vec::with_capacity(batch.len());
         for (at, record) in batch.iter().enumerate() {
             match self.shared.decoder.decode(record) {
-                Ok(row) => rows.push((at, row)),
+                Ok(row) => rows.push((at, Row { identity: self.identity(record), ..row })),
                 Err(failure) => tally.outcomes[at] = Some(Outcome::Poison(failure)),
             }
         }
@@ -145,6 +149,17 @@ impl Writer {
                 return None;
             }
         }
+    }
+
+    /// Who a record is, so that the sink takes it once wherever it lies now. In the stream anybody may
+    /// say who a record is, and only what is sealed is believed. A parked record is the one that it was in
+    /// the stream: the parking lot is a topic of ours, and what it says of origins was written by [`annotate`].
+    fn identity(&self, record: &Record) -> Position {
+        let origin = match self.stage {
+            Stage::Stream => self.shared.seal.as_ref().and_then(|seal| seal.origin(record)),
+            Stage::Parking => headers::origin(record).filter(|origin| origin.topic == self.shared.topic),
+        };
+        origin.unwrap_or_else(|| record.position.clone())
     }
 
     /// One attempt at what is left; says why something is still left after it.
@@ -191,7 +206,7 @@ impl Writer {
     /// A parked record is left alone for the first pause, and then until the sink answers: an outage burns
     /// nobody's attempts.
     async fn wait_until_due(&self, batch: &[Record], stop: &CancellationToken) -> bool {
-        let parked = batch.iter().filter_map(|record| crate::headers::read(record).failed_at).max();
+        let parked = batch.iter().filter_map(|record| headers::read(record).failed_at).max();
         let due = parked.and_then(|at| at.checked_add(self.retries.backoff.initial()).ok());
         let wait = due.map(|due| due.duration_since(Timestamp::now())).unwrap_or_default();
         let wait = Duration::try_from(wait).unwrap_or_default().min(self.retries.backoff.max());
@@ -223,24 +238,25 @@ impl Writer {
             // What cannot be read was not tried more than once.
             let attempts = if failure.class.is_retryable() { attempts } else { 1 };
             let cause = Cause { failure: failure.clone(), attempts, at: now, group };
-            let read = crate::headers::read(record);
-            let origin = read.origin.map_or(record.position.partition, |origin| origin.partition);
+            let identity = self.identity(record);
             Outgoing {
                 topic: self.shared.topics.of(*destination).to_owned(),
-                partition: Some(origin),
+                partition: Some(identity.partition),
                 timestamp: None,
                 key: record.key.clone(),
                 value: record.value.clone(),
-                headers: annotate(record, &cause),
+                headers: annotate(record, &identity, &cause),
             }
         };
         letters.iter().map(letter).collect()
     }
 
     /// Until every letter is safe: a record that neither Kafka nor the disk takes is not let go.
-    async fn settle(&self, letters: &[Outgoing], stop: &CancellationToken) -> bool {
-        while let Err(error) = self.shared.ladder.settle(letters).await {
-            tracing::error!(pipeline = %self.shared.pipeline, %error, "letters have no safe place: the partition waits");
+    /// What is safe is not published again.
+    async fn settle(&self, mut letters: Vec<Outgoing>, stop: &CancellationToken) -> bool {
+        while let Err(unsettled) = self.shared.ladder.settle(&letters).await {
+            tracing::error!(pipeline = %self.shared.pipeline, error = %unsettled, "letters have no safe place: the partition waits");
+            letters = unsettled.open;
             if stop.run_until_cancelled(sleep(STUCK)).await.is_none() {
                 return false;
             }

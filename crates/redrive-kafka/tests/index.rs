@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::prepare;
 use common::stage::{
-    Running, Sent, count, decision, lag, mock, options, poison, produce, read, real, sink, until,
+    Running, Sent, count, decision, lag, mock, options, poison, produce, read, real, seal, sink, until,
 };
 use redrive_core::dead_letter::{
     DeadLetterQueue as _, Filter, Operator, Order, Origin, Page, PipelineKind, Status,
@@ -48,6 +48,7 @@ async fn letters_are_listed_grouped_shown_and_redriven(brokers: &str, topic: &st
     let folder = tempfile::tempdir().unwrap();
     let running = Running::start(options(brokers, topic, folder.path()), sink(&database));
     let stop = CancellationToken::new();
+    let _at_the_end = stop.clone().drop_guard();
     let index_options = IndexOptions {
         pipeline: "decisions".into(),
         cluster: running.pipeline.options().cluster.clone(),
@@ -107,7 +108,7 @@ async fn letters_are_listed_grouped_shown_and_redriven(brokers: &str, topic: &st
         letters.redrive(&ids, &Order::new(&Operator::new("ops"), "once")).await.unwrap().done.len(),
         3
     );
-    let redriver = Redriver::new(letters.clone(), Arc::clone(running.pipeline.publisher()), topic);
+    let redriver = Redriver::new(letters.clone(), Arc::clone(running.pipeline.publisher()), topic, seal());
     let events: Vec<Event> = ids.iter().map(|id| event(id)).collect();
     for _ in 0..2 {
         // Twice, as after a crash before it was settled.

@@ -3,14 +3,18 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::prepare;
 use common::stage::{
     Running, Sent, count, decision, lag, mock, options, poison, produce, read, real, sink, until,
 };
+use redrive_core::failure::Failure;
 use redrive_kafka::headers;
-use redrive_kafka::record::{Header, Record};
+use redrive_kafka::record::{Header, Position, Record};
+use redrive_kafka::row::{Cell, Row};
+use redrive_kafka::sink::{PostgresSink, Sink, Stored};
 use redrive_testkit::{Backend, Client, TestDatabase};
 
 async fn rows(client: &mut Client) -> i64 {
@@ -92,6 +96,21 @@ async fn odd_records_on_real_servers() {
     odd_records_are_stored_right_or_dead_lettered_whole(&brokers, &topic, &database).await;
 }
 
+/// Where the decisions among these lie, after they were produced one after the other.
+fn positions(first: &[Sent], then: &[Sent]) -> Vec<String> {
+    let mut next = [0_i64; 2];
+    let mut positions = Vec::new();
+    for sent in first.iter().chain(then) {
+        let offset = &mut next[sent.partition as usize];
+        if sent.value.as_ref().is_some_and(|value| value.starts_with(b"{\"id\":\"d")) {
+            positions.push(format!("{}/{offset}", sent.partition));
+        }
+        *offset += 1;
+    }
+    positions.sort();
+    positions
+}
+
 /// An outage and poison in one batch: no letter twice, healthy records stored in the end.
 async fn an_outage_with_poison_in_the_same_batch(brokers: &str, topic: &str, database: &TestDatabase) {
     let mut client = prepare(database).await;
@@ -118,6 +137,12 @@ async fn an_outage_with_poison_in_the_same_batch(brokers: &str, topic: &str, dat
     assert!(running.pipeline.health().get().unwrap_err().contains("the sink is not available"));
     client.run("ALTER TABLE away RENAME TO decision_log").await;
     until("all rows", async || rows(&mut client).await == 117).await;
+    // What was parked is the record that it was in the stream, not a new one.
+    let wanted: Vec<String> = positions(&sent, &more).into_iter().map(|at| format!("{topic}/{at}")).collect();
+    let place = r#"SELECT topic || '/' || partition || '/' || "offset" FROM decision_log"#;
+    let mut found = client.column(place).await;
+    found.sort();
+    assert_eq!(found, wanted);
     let parking = format!("{topic}-parking");
     until("nothing parked", async || lag(brokers, &parking, &format!("{topic}-writer-parking")).await == 0)
         .await;
@@ -176,6 +201,139 @@ async fn what_the_parking_lot_gives_up_goes_alone_to_its_own_dead_letters() {
     assert_eq!(reading.attempts, 3 + 4, "three in the stream, four in the parking lot");
     assert_eq!(count(&brokers, &format!("{topic}-dlq")).await, 0);
     running.stop().await;
+}
+
+/// A right that is lost while it runs: the stream is parked and held, and nothing is a dead letter.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_right_to_insert_is_an_outage() {
+    let Some((brokers, topic)) = real(file!(), 1).await else { return };
+    let Some(database) = redrive_testkit::postgres(file!()).await else { return };
+    let mut client = prepare(&database).await;
+    let user = format!("r{}", database.url.rsplit('/').next().unwrap());
+    client
+        .run(&format!("CREATE ROLE {user} LOGIN; GRANT SELECT, INSERT ON decision_log, account TO {user}"))
+        .await;
+    let url = database.url.replacen("redrive@", &format!("{user}@"), 1);
+    let folder = tempfile::tempdir().unwrap();
+    let as_user = Arc::new(PostgresSink::new(&url, common::table(), Duration::from_secs(5)).unwrap());
+    let running = Running::start(options(&brokers, &topic, folder.path()), as_user);
+    produce(&brokers, &topic, &[decision(0, 0)]).await;
+    until("a row", async || rows(&mut client).await == 1).await;
+    client.run(&format!("REVOKE INSERT ON decision_log FROM {user}")).await;
+    let sent: Vec<Sent> = (1..30).map(|id| decision(0, id)).collect();
+    produce(&brokers, &topic, &sent).await;
+    until("parked", async || count(&brokers, &format!("{topic}-parking")).await == 29).await;
+    let said = running.pipeline.health().get().unwrap_err();
+    assert!(said.contains("permission denied for table decision_log"), "{said}");
+    // Longer than all attempts of the parking lot take.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(running.pipeline.health().get().is_err());
+    client.run(&format!("GRANT INSERT ON decision_log TO {user}")).await;
+    until("all rows", async || rows(&mut client).await == 30).await;
+    until("it is well again", async || running.pipeline.health().get().is_ok()).await;
+    for suffix in ["dlq", "parking-dlq"] {
+        assert_eq!(count(&brokers, &format!("{topic}-{suffix}")).await, 0, "{suffix}");
+    }
+    running.stop().await;
+}
+
+/// A sink with a defect: it panics at some records.
+struct Fragile(Arc<dyn Sink>);
+
+impl Fragile {
+    fn trip(rows: &[Row<'_>]) {
+        let is_thirteen = |row: &Row<'_>| row.cells.contains(&Cell::Number("13".into()));
+        assert!(!rows.iter().any(is_thirteen), "thirteen");
+    }
+}
+
+#[async_trait::async_trait]
+impl Sink for Fragile {
+    async fn write(&self, rows: &[Row<'_>]) -> Result<(), Failure> {
+        Self::trip(rows);
+        self.0.write(rows).await
+    }
+
+    async fn store(&self, rows: &[Row<'_>]) -> Stored {
+        Self::trip(rows);
+        self.0.store(rows).await
+    }
+
+    async fn probe(&self) -> Result<(), Failure> {
+        self.0.probe().await
+    }
+}
+
+/// A panic of the sink ended the lane in silence: its partition stood still, and health knew nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_at_which_the_sink_panics_is_given_up_alone() {
+    let cluster = mock("fragile", 1);
+    let brokers = cluster.bootstrap_servers();
+    let database = redrive_testkit::sqlite();
+    let mut client = prepare(&database).await;
+    let folder = tempfile::tempdir().unwrap();
+    let sent: Vec<Sent> = (0..30).map(|id| decision(0, id)).collect();
+    produce(&brokers, "fragile", &sent).await;
+    let fragile = Arc::new(Fragile(sink(&database)));
+    let running = Running::start(options(&brokers, "fragile", folder.path()), fragile);
+    until("all but one", async || rows(&mut client).await == 29).await;
+    until("the letter", async || count(&brokers, "fragile-parking-dlq").await == 1).await;
+    let letter = headers::read(&read(&brokers, "fragile-parking-dlq").await[0]);
+    assert_eq!(letter.origin.unwrap().to_string(), "fragile/0/13");
+    assert_eq!(letter.failure.kind, "Panic");
+    assert!(
+        letter.failure.message.contains("the sink panicked") && letter.failure.message.contains("thirteen")
+    );
+    assert_eq!(count(&brokers, "fragile-dlq").await, 0);
+    running.stop().await;
+}
+
+/// `redrive-origin` was believed from anybody: such a record was taken for one that is stored already, and
+/// was nowhere.
+async fn headers_that_a_producer_made_up_lose_no_record(brokers: &str, topic: &str, database: &TestDatabase) {
+    let mut client = prepare(database).await;
+    let folder = tempfile::tempdir().unwrap();
+    produce(brokers, topic, &[decision(0, 0)]).await;
+    let running = Running::start(options(brokers, topic, folder.path()), sink(database));
+    until("a row", async || rows(&mut client).await == 1).await;
+    let origin = Header::new("redrive-origin", format!("{topic}/0/0"));
+    let stolen =
+        common::stage::seal().headers(&Position::new(topic, 0, 0), None, decision(0, 0).value.as_deref());
+    let original = vec![
+        Header::new("kafka_dlt-original-topic", topic),
+        Header::new("kafka_dlt-original-partition", 0_i32.to_be_bytes()),
+        Header::new("kafka_dlt-original-offset", 0_i64.to_be_bytes()),
+    ];
+    let with = |headers: Vec<Header>, id: usize| Sent { headers, ..decision(0, id) };
+    let forged = [with(vec![origin.clone()], 1), with(stolen.to_vec(), 2), with(original.clone(), 3)];
+    produce(brokers, topic, &forged).await;
+    // The same in the parking lot.
+    until("four rows", async || rows(&mut client).await == 4).await;
+    client.run("ALTER TABLE decision_log RENAME TO away").await;
+    produce(brokers, topic, &[with(vec![origin], 4), with(stolen.to_vec(), 5), with(original, 6)]).await;
+    until("parked", async || count(brokers, &format!("{topic}-parking")).await == 3).await;
+    client.run("ALTER TABLE away RENAME TO decision_log").await;
+    until("seven rows", async || rows(&mut client).await == 7).await;
+    let places = client.column(r#"SELECT id || '@' || "offset" FROM decision_log ORDER BY id"#).await;
+    assert_eq!(places, ["d0@0", "d1@1", "d2@2", "d3@3", "d4@4", "d5@5", "d6@6"]);
+    let topics = client.column("SELECT DISTINCT topic FROM decision_log").await;
+    assert_eq!(topics, [topic]);
+    assert_eq!(count(brokers, &format!("{topic}-dlq")).await, 0);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn made_up_headers_on_the_broker_in_this_process() {
+    let cluster = mock("forged", 1);
+    let brokers = cluster.bootstrap_servers();
+    headers_that_a_producer_made_up_lose_no_record(&brokers, "forged", &redrive_testkit::sqlite()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn made_up_headers_on_real_servers() {
+    let Some((brokers, topic)) = real(file!(), 1).await else { return };
+    let Some(database) = redrive_testkit::postgres(file!()).await else { return };
+    headers_that_a_producer_made_up_lose_no_record(&brokers, &topic, &database).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

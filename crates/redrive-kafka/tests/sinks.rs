@@ -25,8 +25,11 @@ use redrive_testkit::{Backend, Client, TestDatabase};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn sink(database: &TestDatabase) -> Arc<dyn Sink> {
-    let url = &database.url;
-    match database.backend {
+    sink_at(database.backend, &database.url)
+}
+
+fn sink_at(backend: Backend, url: &str) -> Arc<dyn Sink> {
+    match backend {
         Backend::Postgres => Arc::new(PostgresSink::new(url, table(), PATIENCE).unwrap()),
         Backend::MySql => Arc::new(MySqlSink::new(url, table(), PATIENCE).unwrap()),
         Backend::Sqlite => Arc::new(SqliteSink::new(url, table(), PATIENCE).unwrap()),
@@ -251,6 +254,122 @@ async fn without_the_right_to_make_a_function_poison_is_found_all_the_same() {
     assert_eq!(offsets(&mut client, Backend::Postgres).await.len(), 44);
 }
 
+/// A user of the database who may only read the table, and the address with which to come as that user.
+async fn reader(client: &mut Client, database: &TestDatabase) -> (String, String) {
+    let name = format!("r{}", database.url.rsplit('/').next().unwrap());
+    match database.backend {
+        Backend::Postgres => {
+            let sql = format!("CREATE ROLE {name} LOGIN; GRANT SELECT ON decision_log, account TO {name}");
+            client.run(&sql).await;
+            let url = database.url.replacen("redrive@", &format!("{name}@"), 1);
+            (name, url)
+        }
+        Backend::MySql => {
+            // No name of a user is longer than 32 letters.
+            let name = format!("'{}'@'127.0.0.1'", &name[name.len().saturating_sub(30)..]);
+            client.run(&format!("CREATE USER {name} IDENTIFIED BY 'pw'")).await;
+            client.run(&format!("GRANT SELECT ON decision_log TO {name}")).await;
+            let user = name.split('\'').nth(1).unwrap();
+            (name.clone(), database.url.replacen("redrive:redrive@", &format!("{user}:pw@"), 1))
+        }
+        Backend::Sqlite => unreachable!("it has no users"),
+    }
+}
+
+/// A lost right sent the whole stream to the dead letters.
+#[tokio::test]
+async fn a_right_that_is_missing_is_held_against_no_record() {
+    for database in redrive_testkit::servers(file!()).await {
+        let mut client = prepare(&database).await;
+        let (user, url) = reader(&mut client, &database).await;
+        let sink = sink_at(database.backend, &url);
+        let mut records: Vec<Record> = (0..20).map(good).collect();
+        records[3] = record(3, r#"{"id":"x","amount":-1}"#);
+        let rows = rows(&records);
+        let stored = sink.store(&rows).await;
+        let cause = stored.cause.clone().unwrap_or_else(|| panic!("{stored:?}"));
+        assert!(cause.class.is_retryable() && cause.message.contains("denied"), "{cause}");
+        assert_eq!((stored.poison.len(), stored.undecided.len()), (0, 20), "{stored:?}");
+        // The parking lot asks before it starts, and so holds what it has.
+        assert!(sink.probe().await.is_err());
+        let said = sink.check().await.unwrap_err();
+        assert!(said.contains("cannot be written to") && said.contains("denied"), "{said}");
+        client.run(&format!("GRANT INSERT ON decision_log TO {user}")).await;
+        sink.check().await.unwrap();
+        sink.probe().await.unwrap();
+        let stored = sink.store(&rows).await;
+        assert_eq!(stored.poison.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [3], "{stored:?}");
+        assert!(stored.undecided.is_empty());
+        assert_eq!(offsets(&mut client, database.backend).await.len(), 19);
+    }
+}
+
+#[tokio::test]
+async fn a_view_that_takes_no_rows_is_held_against_no_record() {
+    let database = redrive_testkit::sqlite();
+    let mut client = prepare(&database).await;
+    client
+        .run("ALTER TABLE decision_log RENAME TO base; CREATE VIEW decision_log AS SELECT * FROM base")
+        .await;
+    let sink = sink(&database);
+    let records: Vec<Record> = (0..5).map(good).collect();
+    let stored = sink.store(&rows(&records)).await;
+    assert_eq!((stored.poison.len(), stored.undecided.len()), (0, 5), "{stored:?}");
+    assert!(sink.probe().await.is_err());
+}
+
+/// The table is there, and is another one than it was: nobody's records are to blame.
+#[tokio::test]
+async fn a_table_that_changed_is_held_against_no_record() {
+    for database in redrive_testkit::backends(file!()).await {
+        let mut client = prepare(&database).await;
+        let sink = sink(&database);
+        let records: Vec<Record> = (0..20).map(good).collect();
+        assert_eq!(sink.store(&rows(&records[..5])).await, Stored::default());
+        assert_eq!(sink.store(&rows(&records[..5])).await, Stored::default());
+        client.run("ALTER TABLE decision_log RENAME COLUMN amount TO sum").await;
+        let stored = sink.store(&rows(&records[5..])).await;
+        assert_eq!((stored.poison.len(), stored.undecided.len()), (0, 15), "{stored:?}");
+        assert!(sink.probe().await.is_err());
+        client.run("ALTER TABLE decision_log RENAME COLUMN sum TO amount").await;
+        if database.backend == Backend::Postgres {
+            // Another type than the one that was known, and one that COPY meets first.
+            client.run("ALTER TABLE decision_log ALTER COLUMN account TYPE varchar(20)").await;
+            client.run("ALTER TABLE decision_log ALTER COLUMN amount TYPE numeric").await;
+        }
+        sink.probe().await.unwrap();
+        assert_eq!(sink.store(&rows(&records)).await, Stored::default());
+        assert_eq!(offsets(&mut client, database.backend).await.len(), 20);
+    }
+}
+
+/// Row-level security and triggers report single rows with the codes of lost rights.
+#[tokio::test]
+async fn a_row_that_a_policy_or_a_trigger_refuses_fails_alone() {
+    let Some(database) = redrive_testkit::postgres(file!()).await else { return };
+    let mut client = prepare(&database).await;
+    let (user, url) = reader(&mut client, &database).await;
+    client
+        .run(&format!(
+            "GRANT INSERT ON decision_log TO {user}; ALTER TABLE decision_log ENABLE ROW LEVEL SECURITY; \
+             CREATE POLICY p ON decision_log USING (true) WITH CHECK (amount <> 7); \
+             CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.amount = 11 THEN \
+             RAISE insufficient_privilege USING MESSAGE = 'not eleven'; END IF; RETURN NEW; END $$; \
+             CREATE TRIGGER no BEFORE INSERT ON decision_log FOR EACH ROW EXECUTE FUNCTION no()"
+        ))
+        .await;
+    let records: Vec<Record> = (0..20).map(good).collect();
+    for url in [&url, &database.url] {
+        client.run("TRUNCATE decision_log").await;
+        let sink = PostgresSink::new(url, table(), PATIENCE).unwrap();
+        let stored = sink.store(&rows(&records)).await;
+        assert!(stored.undecided.is_empty(), "{stored:?}");
+        // The owner is above policies.
+        let poison: &[usize] = if *url == database.url { &[11] } else { &[7, 11] };
+        assert_eq!(stored.poison.iter().map(|(at, _)| *at).collect::<Vec<_>>(), poison, "{stored:?}");
+    }
+}
+
 #[derive(Clone, Default)]
 struct Service {
     requests: Arc<AtomicUsize>,
@@ -271,6 +390,54 @@ async fn receive(State(service): State<Service>, body: String) -> (StatusCode, S
     let failed: Vec<_> =
         failed.iter().map(|at| serde_json::json!({"index": at, "message": "not this one"})).collect();
     (StatusCode::OK, serde_json::json!({ "failed": failed }).to_string())
+}
+
+/// A service that answers 200 with this body, of so many bytes as it says, and closes.
+async fn answering(body: &'static str, length: usize) -> HttpSink {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = Vec::new();
+            while !request.ends_with(b"]}") {
+                let mut piece = [0; 1024];
+                let many = stream.read(&mut piece).await.unwrap();
+                request.extend_from_slice(&piece[..many]);
+            }
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.shutdown().await.unwrap();
+        }
+    });
+    let options = HttpSinkOptions { url, timeout: PATIENCE, headers: Vec::new() };
+    HttpSink::new(&options, COLUMNS.map(str::to_owned).to_vec()).unwrap()
+}
+
+/// An answer that could not be read counted as success: records were lost.
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_is_no_success() {
+    let records: Vec<Record> = (0..3).map(good).collect();
+    for (body, cut_off, why) in [
+        (r#"{"failed":[{"index":0"#, 10, "broke off"),
+        ("", 30, "broke off"),
+        (r#"{"failed":[{"index":0"#, 0, "cannot be read"),
+        (r#"{"failed":[{"index":"0"}]}"#, 0, "cannot be read"),
+        (r#"{"failed":[0]}"#, 0, "cannot be read"),
+        (r#"{"failed":2}"#, 0, "cannot be read"),
+        (r#"{"failed":[{"index":7}]}"#, 0, "of 3 that it was sent"),
+    ] {
+        let stored = answering(body, body.len() + cut_off).await.store(&rows(&records)).await;
+        let (poison, undecided) = (stored.poison.as_slice(), stored.undecided.as_slice());
+        assert_eq!((poison, undecided), (&[][..], &[0, 1, 2][..]), "{body}");
+        let cause = stored.cause.unwrap();
+        assert!(cause.class.is_retryable() && cause.message.contains(why), "{body}: {cause}");
+    }
+    for body in ["", "OK", r#"{"stored": 3}"#, r#"{"failed":null}"#, r#"{"failed":[]}"#] {
+        let stored = answering(body, body.len()).await.store(&rows(&records)).await;
+        assert_eq!(stored, Stored::default(), "{body}");
+    }
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use redrive_kafka::ladder::Ladder;
 use redrive_kafka::outgoing::Outgoing;
 use redrive_kafka::publisher::Publisher;
 use redrive_kafka::record::Header;
-use redrive_kafka::{Cluster, KafkaPipeline, Silent};
+use redrive_kafka::{Cluster, Health, KafkaPipeline, Silent};
 use std::sync::Arc;
 
 fn letter(topic: &str, number: usize) -> Outgoing {
@@ -28,6 +28,14 @@ fn letter(topic: &str, number: usize) -> Outgoing {
 }
 
 fn ladder(brokers: &str, folder: &std::path::Path) -> Ladder {
+    ladder_of(brokers, folder, redrive_spool::JournalOptions::default()).0
+}
+
+fn ladder_of(
+    brokers: &str,
+    folder: &std::path::Path,
+    journal: redrive_spool::JournalOptions,
+) -> (Ladder, Health) {
     let publisher = Publisher::new(Cluster::at(brokers), Duration::from_millis(1500)).unwrap();
     // A health to report to, from a pipeline that does not run.
     let pipeline = KafkaPipeline::new(
@@ -37,8 +45,8 @@ fn ladder(brokers: &str, folder: &std::path::Path) -> Ladder {
         Arc::new(Silent),
     );
     let health = pipeline.unwrap().health().clone();
-    Ladder::open("decisions", Arc::new(publisher), folder, redrive_spool::JournalOptions::default(), health)
-        .unwrap()
+    let ladder = Ladder::open("decisions", Arc::new(publisher), folder, journal, health.clone());
+    (ladder.unwrap(), health)
 }
 
 fn values(records: &[redrive_kafka::record::Record]) -> Vec<String> {
@@ -72,6 +80,62 @@ async fn letters_wait_on_disk_while_kafka_is_away_and_come_back_in_order() {
     tokio::join!(ladder.drain(&stop), drained);
     let expected: Vec<String> = (0..60).map(|number| number.to_string()).collect();
     assert_eq!(values(&read(&brokers, "down-dlq").await), expected);
+}
+
+/// The first 500 letters of a topic that is not there kept all others behind them from being read.
+#[tokio::test(flavor = "multi_thread")]
+async fn letters_of_a_topic_that_is_not_there_hold_up_no_others() {
+    let cluster = mock("there", 1);
+    cluster.create_topic("gone-dlq", 1, 1).unwrap();
+    let brokers = cluster.bootstrap_servers();
+    let folder = tempfile::tempdir().unwrap();
+    let ladder = ladder(&brokers, folder.path());
+    cluster.broker_down(1).unwrap();
+    let letters: Vec<Outgoing> = (0..1_200)
+        .map(|number| letter(if number % 400 == 399 { "there-dlq" } else { "gone-dlq" }, number))
+        .collect();
+    // All of the first chunk and most of the others are for the one that is not there.
+    ladder.settle(&[&letters[..399], &letters[400..]].concat()).await.unwrap();
+    assert_eq!(ladder.waiting(), (1_199, 0));
+    cluster.topic_error("gone-dlq", RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART).unwrap();
+    cluster.broker_up(1).unwrap();
+    let stop = tokio_util::sync::CancellationToken::new();
+    let drained = async {
+        until("the others", async || ladder.waiting() == (1_197, 0)).await;
+        cluster.topic_error("gone-dlq", RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).unwrap();
+        until("all", async || ladder.waiting() == (0, 0)).await;
+        stop.cancel();
+    };
+    tokio::join!(ladder.drain(&stop), drained);
+    assert_eq!(values(&read(&brokers, "there-dlq").await), ["799", "1199"]);
+}
+
+/// A stop waited for each of the letters that Kafka refuses, up to the time-out of a letter each.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_does_not_wait_for_letters_that_kafka_refuses() {
+    let cluster = mock("stop", 1);
+    let brokers = cluster.bootstrap_servers();
+    let folder = tempfile::tempdir().unwrap();
+    {
+        let ladder = ladder(&brokers, folder.path());
+        let refused = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+        cluster.request_errors(RDKafkaApiKey::Produce, &[refused]);
+        let letters: Vec<Outgoing> = (0..5).map(|number| letter("stop-dlq", number)).collect();
+        ladder.settle(&letters).await.unwrap();
+        assert_eq!(ladder.waiting(), (0, 5));
+    }
+    cluster.broker_down(1).unwrap();
+    // Another process: the client of this one does not know yet what is refused.
+    let ladder = ladder(&brokers, folder.path());
+    let stop = tokio_util::sync::CancellationToken::new();
+    let stopping = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        stop.cancel();
+        std::time::Instant::now()
+    };
+    let ((), stopped) = tokio::join!(ladder.drain(&stop), stopping);
+    assert!(stopped.elapsed() < Duration::from_secs(1), "{:?}", stopped.elapsed());
+    assert_eq!(ladder.waiting(), (0, 5), "nothing is lost");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,6 +180,62 @@ async fn a_letter_that_is_too_large_with_its_headers_goes_without_them_and_else_
     assert_eq!(records.len(), 2);
     let large = records.iter().find(|record| record.size() > 1_000).unwrap();
     assert!(large.headers.is_empty(), "without what only explains");
+}
+
+/// A letter for which there is no room on disk had all letters of its batch published again, every five
+/// seconds, for as long as it waited.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_letter_without_a_safe_place_has_no_other_published_twice() {
+    let Some(brokers) = redrive_testkit::server("REDRIVE_TEST_KAFKA", file!()) else { return };
+    let topic = format!("t-{}", uuid::Uuid::now_v7().simple());
+    common::stage::create(&brokers, &topic, 1).await;
+    let folder = tempfile::tempdir().unwrap();
+    // Larger than what its records may be in all: one of those that are too large for Kafka fits.
+    let journal = redrive_spool::JournalOptions { max_size: 2 << 20, ..Default::default() };
+    let (ladder, health) = ladder_of(&brokers, folder.path(), journal);
+    let too_large = |bytes: usize| Outgoing { value: Some(vec![b'x'; bytes]), ..letter(&topic, 0) };
+    let mut letters: Vec<Outgoing> = (0..5).map(|number| letter(&topic, number)).collect();
+    letters.insert(2, too_large(1_200_000));
+    letters.push(too_large(2_200_000));
+    let unsettled = ladder.settle(&letters).await.unwrap_err();
+    assert_eq!(unsettled.open, letters[6..], "the other one is on disk, and the small ones in Kafka");
+    assert_eq!(ladder.waiting(), (0, 1));
+    let said = health.get().unwrap_err();
+    assert!(said.contains("and 1 wait") && said.contains("raise `fallback.max-size`"), "{said}");
+    assert!(!said.contains("holds 0 of"), "{said}");
+    let unsettled = ladder.settle(&unsettled.open).await.unwrap_err();
+    assert_eq!(unsettled.open, letters[6..]);
+    assert_eq!(values(&read(&brokers, &topic).await), ["0", "1", "2", "3", "4"], "each once");
+}
+
+/// The same of a whole pipeline: while its batch waits for room, no letter is published again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_waits_for_room_publishes_nothing_again() {
+    let Some(brokers) = redrive_testkit::server("REDRIVE_TEST_KAFKA", file!()) else { return };
+    let topic = format!("t-{}", uuid::Uuid::now_v7().simple());
+    let database = redrive_testkit::sqlite();
+    prepare(&database).await;
+    let folder = tempfile::tempdir().unwrap();
+    // Larger than what the topic of letters takes.
+    common::stage::create_with(&brokers, &topic, 1, &[("max.message.bytes", "4000000")]).await;
+    common::stage::create(&brokers, &format!("{topic}-dlq"), 1).await;
+    let mut sent: Vec<Sent> = (0..5).map(|_| Sent::text(0, "{")).collect();
+    sent.insert(2, Sent::text(0, vec![b'x'; 1_200_000]));
+    produce(&brokers, &topic, &sent).await;
+    let options = redrive_kafka::KafkaPipelineOptions {
+        folder_size: 1 << 20,
+        ..options(&brokers, &topic, folder.path())
+    };
+    let running = Running::start(options, sink(&database));
+    until("it says so", async || {
+        running.pipeline.health().get().is_err_and(|said| said.contains("max-size"))
+    })
+    .await;
+    // Longer than the pause between two attempts.
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    assert_eq!(count(&brokers, &format!("{topic}-dlq")).await, 5);
+    assert!(lag(&brokers, &topic, &format!("{topic}-writer")).await > 0, "nothing of it is committed");
+    running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,6 +10,8 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
+use jiff::Timestamp;
+
 /// A place for files.
 pub trait Filesystem: Debug + Send + Sync + 'static {
     /// Makes a folder and those above it; what is there already is fine.
@@ -17,6 +19,9 @@ pub trait Filesystem: Debug + Send + Sync + 'static {
     /// # Errors
     /// What the system says.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
+
+    /// Whether a folder is there.
+    fn is_dir(&self, dir: &Path) -> bool;
 
     /// The names of the files in a folder, in no order. Reads as it is iterated: a caller may stop early.
     ///
@@ -69,6 +74,12 @@ pub trait Filesystem: Debug + Send + Sync + 'static {
         self.open(path)?.length()
     }
 
+    /// How large a file is, and when it was last written to. Whoever writes to it changes that.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn stamp(&self, path: &Path) -> io::Result<Stamp>;
+
     /// The bytes of a whole file.
     ///
     /// # Errors
@@ -76,6 +87,15 @@ pub trait Filesystem: Debug + Send + Sync + 'static {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         self.open(path)?.read_from(0, u64::MAX)
     }
+}
+
+/// What tells whether a file has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// How large it is.
+    pub size: u64,
+    /// When it was last written to.
+    pub written: Timestamp,
 }
 
 /// The names in a folder.
@@ -124,6 +144,10 @@ impl Filesystem for Disk {
         fs::create_dir_all(dir)
     }
 
+    fn is_dir(&self, dir: &Path) -> bool {
+        dir.is_dir()
+    }
+
     fn names(&self, dir: &Path) -> io::Result<Names> {
         // The kind of an entry comes with its name: no further look at the disk.
         let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
@@ -162,11 +186,37 @@ impl Filesystem for Disk {
         fs::metadata(path).map(|metadata| metadata.len())
     }
 
+    fn stamp(&self, path: &Path) -> io::Result<Stamp> {
+        let metadata = fs::metadata(path)?;
+        let written = Timestamp::try_from(metadata.modified()?).unwrap_or_default();
+        Ok(Stamp { size: metadata.len(), written })
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
         file.try_lock().map_err(io::Error::from)?;
         Ok(Box::new(file))
     }
+}
+
+/// Makes a folder and those above it, durably: whatever is synced within a folder is gone with it, if its
+/// own name is not.
+pub(crate) fn make_folder(filesystem: &dyn Filesystem, dir: &Path) -> io::Result<()> {
+    let above = match dir.parent() {
+        None => return Ok(()),
+        Some(above) if above.as_os_str().is_empty() => Path::new("."),
+        Some(above) => above,
+    };
+    if filesystem.is_dir(dir) {
+        // Whoever made it may have been interrupted here; a folder above that is not ours may be unreadable.
+        let _ = filesystem.sync_dir(above);
+        return Ok(());
+    }
+    if above != Path::new(".") {
+        make_folder(filesystem, above)?;
+    }
+    filesystem.create_dir_all(dir)?;
+    filesystem.sync_dir(above)
 }
 
 struct DiskFile(fs::File);

@@ -2,7 +2,7 @@
 //!
 //! It keeps what was synced apart from what was not. [`ModelDisk::lose_power`] takes away what was not:
 //! of each unsynced write nothing, a part, zeros or all of it survives; of each unsynced change of a folder
-//! nothing or all. Which, is decided by a seed. It can also fail at a chosen operation ([`Fault`]), and
+//! nothing or all; of a folder whose own name is not synced nothing or all that is in it. Which, is decided by a seed. It can also fail at a chosen operation ([`Fault`]), and
 //! keeps the habit of real systems that a sync which failed has dropped the bytes, and reports success when
 //! asked again.
 //!
@@ -14,7 +14,9 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::filesystem::{File, Filesystem, Names};
+use jiff::Timestamp;
+
+use crate::filesystem::{File, Filesystem, Names, Stamp};
 
 /// A disk in memory. Clones are one disk.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +43,8 @@ struct World {
     /// What was done to the names of a folder since it was synced.
     changes: Vec<Change>,
     folders: BTreeSet<PathBuf>,
+    /// Folders that survive for sure.
+    durable_folders: BTreeSet<PathBuf>,
     locks: BTreeSet<PathBuf>,
     next_file: u64,
     operations: u64,
@@ -125,6 +129,15 @@ impl World {
                 change.apply(&mut names);
             }
         }
+        // A folder goes with everything in it, however well that was synced.
+        for folder in self.folders.difference(&self.durable_folders) {
+            if dice.roll(2) == 0 {
+                names.retain(|path, _| !path.starts_with(folder));
+            }
+        }
+        let survives = |folder: &PathBuf| names.keys().any(|path| path.starts_with(folder));
+        self.folders.retain(|folder| self.durable_folders.contains(folder) || survives(folder));
+        self.durable_folders.clone_from(&self.folders);
         self.durable_names.clone_from(&names);
         self.names = names;
         for contents in self.files.values_mut() {
@@ -181,9 +194,12 @@ impl Contents {
 
 impl Filesystem for ModelDisk {
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        // The folders themselves do not vanish: that would be the same loss once more.
         self.operate(Need::Room)?.folders.insert(dir.to_owned());
         Ok(())
+    }
+
+    fn is_dir(&self, dir: &Path) -> bool {
+        dir.parent().is_none() || self.world().folders.contains(dir)
     }
 
     fn names(&self, dir: &Path) -> io::Result<Names> {
@@ -232,8 +248,16 @@ impl Filesystem for ModelDisk {
             .into_iter()
             .partition::<Vec<_>, _>(|change| change.folder == dir);
         world.changes = elsewhere;
+        let within = world.folders.iter().filter(|folder| folder.parent() == Some(dir));
+        let within: Vec<PathBuf> = within.cloned().collect();
+        world.durable_folders.extend(within);
         here.iter().for_each(|change| change.apply(&mut world.durable_names));
         Ok(())
+    }
+
+    /// It has no clock: every file is old.
+    fn stamp(&self, path: &Path) -> io::Result<Stamp> {
+        Ok(Stamp { size: self.size(path)?, written: Timestamp::UNIX_EPOCH })
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use redrive_spool::filesystem::{Disk, File, Filesystem, Names};
-use redrive_spool::journal::{Position, Record};
+use redrive_spool::filesystem::{Disk, File, Filesystem, Names, Stamp};
+use redrive_spool::journal::{Damage, Damaged, Position, Record, Span};
 use redrive_spool::model::{Fault, ModelDisk};
 use redrive_spool::{Error, Journal, JournalOptions};
 
@@ -41,6 +41,55 @@ fn what_is_appended_is_there_after_a_restart_and_what_is_acknowledged_is_not() {
     assert_eq!(texts(&journal), ["a", "c"]);
     assert_eq!(journal.recovery().records, 2);
     assert_eq!(journal.append_blocking(records(&["d"])).unwrap().first, Position(4));
+}
+
+/// An idle persister burnt a core: the number in the name of a segment counts as used, and nobody ever sees
+/// a record of that number.
+#[tokio::test]
+async fn a_reader_that_has_read_everything_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || Journal::open(folder.path(), SMALL).unwrap();
+    open().append(records(&["a"])).await.unwrap();
+    // The next start writes the acknowledgement into a segment of its own, without a record.
+    let journal = open();
+    journal.acknowledge(all(&journal)[0].position.into());
+    drop(journal);
+    let journal = open();
+    let mut reader = journal.reader();
+    assert!(reader.next(10, 1_000).await.unwrap().is_empty());
+    let waiting = tokio::time::timeout(Duration::from_millis(50), reader.wait()).await;
+    assert!(waiting.is_err(), "there is nothing to read");
+    journal.append(records(&["b"])).await.unwrap();
+    reader.wait().await;
+    assert_eq!(reader.next(10, 1_000).await.unwrap().len(), 1);
+}
+
+/// What a process that is killed now leaves behind.
+fn left_behind(dir: &Path) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+    }
+    texts(&Journal::open(folder.path(), SMALL).unwrap())
+}
+
+/// It was written down with the next append only: after a quiet night and a kill everything of the evening
+/// was delivered once more.
+#[test]
+fn an_acknowledgement_is_written_down_after_a_moment_though_nothing_else_happens() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(folder.path(), SMALL).unwrap();
+    for text in ["first", "second"] {
+        let span = journal.append_blocking(records(&[text])).unwrap();
+        // The writer has nothing to do.
+        std::thread::sleep(Duration::from_millis(300));
+        journal.acknowledge(span);
+        let written_down = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            left_behind(folder.path()).is_empty()
+        });
+        assert!(written_down, "{text}");
+    }
 }
 
 #[test]
@@ -170,6 +219,9 @@ impl Filesystem for SlowSync {
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         Disk.create_dir_all(dir)
     }
+    fn is_dir(&self, dir: &Path) -> bool {
+        Disk.is_dir(dir)
+    }
     fn names(&self, dir: &Path) -> io::Result<Names> {
         Disk.names(dir)
     }
@@ -187,6 +239,9 @@ impl Filesystem for SlowSync {
     }
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         Disk.sync_dir(dir)
+    }
+    fn stamp(&self, path: &Path) -> io::Result<Stamp> {
+        Disk.stamp(path)
     }
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
         Disk.lock(path)
@@ -340,8 +395,10 @@ fn whichever_byte_is_flipped_only_its_own_record_is_missed_and_it_is_kept() {
         assert!(left.len() >= 2, "byte {index}: {left:?}");
         assert!(left.iter().all(|text| ["one", "two", "three"].contains(&text.as_str())), "{left:?}");
         let damaged = &journal.recovery().damaged;
-        assert_eq!(damaged.len(), 1, "byte {index}");
-        let kept = fs::read(&damaged[0].kept).unwrap();
+        let missing = damaged.iter().map(Damaged::records).sum::<u64>() as usize;
+        assert!(missing == 3 - left.len() || damaged[0].kind == Damage::Unfinished, "byte {index}");
+        assert_eq!(damaged.len(), 1 + missing, "byte {index}");
+        let kept = fs::read(damaged[0].kept.as_ref().unwrap()).unwrap();
         assert!(flipped.windows(kept.len()).any(|window| window == kept), "byte {index}");
         journal.append_blocking(records(&["more"])).unwrap();
         assert_eq!(texts(&journal).len(), left.len() + 1);
@@ -382,5 +439,56 @@ fn a_damaged_record_that_holds_a_journal_is_one_damaged_record() {
     fs::write(&path, bytes).unwrap();
     let journal = Journal::open(folder.path(), JournalOptions::default()).unwrap();
     assert_eq!(texts(&journal), ["before", "after"]);
-    assert_eq!(journal.recovery().damaged.len(), 1);
+    let kinds: Vec<_> = journal.recovery().damaged.iter().map(|damaged| damaged.kind).collect();
+    assert_eq!(kinds, [Damage::Damaged, Damage::Missing(Position(2).into())]);
+}
+
+/// Nobody was told, and what had been answered for was gone.
+#[test]
+fn a_segment_that_was_emptied_or_zeroed_is_reported() {
+    let bytes = three();
+    for damaged in [vec![], vec![0; 10], vec![0; bytes.len()]] {
+        let (journal, folder) = open_with(&damaged);
+        assert!(texts(&journal).is_empty());
+        let found = &journal.recovery().damaged;
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((found[0].kind, found[0].bytes), (Damage::Damaged, damaged.len() as u64));
+        assert!(found[0].to_string().contains("zeros, or a file of it is empty"), "{}", found[0]);
+        drop(journal);
+        let journal = Journal::open(folder.path(), JournalOptions::default()).unwrap();
+        assert!(journal.recovery().damaged.is_empty(), "once");
+    }
+    let mut zeroed = bytes.clone();
+    zeroed[100..].fill(0);
+    let (journal, _folder) = open_with(&zeroed);
+    assert_eq!(journal.recovery().damaged[0].kind, Damage::Unfinished);
+}
+
+#[test]
+fn records_that_are_gone_from_between_others_are_reported_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(folder.path(), SMALL).unwrap();
+    for number in 1..=20 {
+        journal.append_blocking(records(&[&format!("{number:0100}")])).unwrap();
+    }
+    journal.acknowledge(Position(7).into());
+    drop(journal);
+    let mut segments: Vec<PathBuf> =
+        fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().path()).collect();
+    segments.retain(|path| path.extension().is_some_and(|extension| extension == "journal"));
+    segments.sort();
+    let gone: Vec<u64> = segments[2..5].iter().map(|path| first_of(path)).collect();
+    fs::write(&segments[2], "").unwrap();
+    fs::remove_file(&segments[3]).unwrap();
+    let journal = Journal::open(folder.path(), SMALL).unwrap();
+    let missing: Vec<Damage> = journal.recovery().damaged.iter().map(|damaged| damaged.kind).collect();
+    let span = |first, last| Damage::Missing(Span { first: Position(first), last: Position(last) });
+    assert!((gone[0] + 1..gone[2] - 1).contains(&7), "what was acknowledged is not missed: {gone:?}");
+    assert_eq!(missing, [Damage::Damaged, span(gone[0], 6), span(8, gone[2] - 1)]);
+    drop(journal);
+    assert!(Journal::open(folder.path(), SMALL).unwrap().recovery().damaged.is_empty(), "once");
+}
+
+fn first_of(segment: &Path) -> u64 {
+    segment.file_stem().unwrap().to_str().unwrap().parse().unwrap()
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use redrive_spool::journal::{Position, Span};
+use redrive_spool::journal::{Damaged, Position, Span};
 use redrive_spool::model::{Fault, ModelDisk};
 use redrive_spool::{Journal, JournalOptions};
 
@@ -86,7 +86,10 @@ impl History {
         self.journal = None;
         self.disk.arm(None);
         let opened = Journal::open_on(Arc::new(self.disk.clone()), Path::new(DIR), OPTIONS);
-        self.journal = Some(opened.unwrap());
+        let journal = opened.unwrap();
+        let found = &journal.recovery().damaged;
+        assert!(!found.iter().any(Damaged::is_damage), "nothing was damaged: {found:?}");
+        self.journal = Some(journal);
     }
 
     fn run(&mut self, step: Step) {

@@ -14,10 +14,12 @@ use flate2::read::MultiGzDecoder;
 use futures_util::TryStreamExt as _;
 use jiff::Timestamp;
 use object_store::memory::InMemory;
+use object_store::throttle::{ThrottleConfig, ThrottledStore};
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use redrive_spool::filesystem::Filesystem;
 use redrive_spool::model::{Fault, ModelDisk};
-use redrive_spool::spool::{OnFull, Outcome};
+use redrive_spool::spool::{Culprit, OnFull, Outcome};
+use redrive_spool::target::Patience;
 use redrive_spool::{Batch, Spool, SpoolOptions, Target};
 
 const NOW: i64 = 1_700_000_100;
@@ -251,6 +253,81 @@ async fn a_file_that_the_disk_does_not_give_does_not_stand_in_the_way() {
     assert!(matches!(spool.process_one(&target, at(NOW + 301)).await.outcome, Outcome::Uploaded { .. }));
 }
 
+/// Half of a file was uploaded and deleted under its writer: the rest was gone.
+#[tokio::test]
+async fn a_file_that_is_still_being_written_is_left_alone_until_it_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (batch("first").data, batch("second").data);
+    let whole = [&first[..], &second[..]].concat();
+    // Cut within a gzip stream, and between two, where it looks whole.
+    for (number, written) in [5, first.len() + 5, first.len()].into_iter().enumerate() {
+        let now = Timestamp::now();
+        let spool = Arc::new(
+            Spool::open(folder.path(), SpoolOptions { max_age: Duration::MAX, ..options() }, now).unwrap(),
+        );
+        let path = folder.path().join(format!("{}_x_{number:06}.jsonl.gz", now.as_second() - 10));
+        let name = path.file_name().unwrap().to_str().unwrap();
+        fs::write(&path, &whole[..written]).unwrap();
+        let later = now + Duration::from_secs(11);
+        let (store, target) = store();
+        assert!(matches!(spool.process_one(&target, later).await.outcome, Outcome::Empty), "{written}");
+        let by_hand = spool.process(name, &target, later).await;
+        assert!(matches!(by_hand, Some(Outcome::Unfinished { .. })), "{by_hand:?}");
+        assert!(objects(&store).await.is_empty());
+        fs::write(&path, &whole).unwrap();
+        let later = later + Duration::from_secs(61);
+        let outcome = spool.process_one(&target, later).await.outcome;
+        assert!(matches!(outcome, Outcome::Uploaded { events: 2, .. }), "{outcome:?}");
+        assert!(names(folder.path()).is_empty());
+    }
+}
+
+/// A redrive while recovery was at the same file: its events were taken out of the books twice.
+#[tokio::test]
+async fn of_several_who_upload_a_file_at_once_one_is_told_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = open(folder.path(), options());
+    let slow = ThrottleConfig { wait_put_per_call: Duration::from_millis(100), ..ThrottleConfig::default() };
+    let store = Arc::new(ThrottledStore::new(InMemory::new(), slow));
+    let target = Target::over(store, "", "RAW", "RAW_DLQ").unwrap();
+    let name = spool.name(at(NOW));
+    spool.save(&name, &batch("x"), at(NOW)).unwrap();
+    let (recovery, redrive) =
+        tokio::join!(spool.process_one(&target, at(NOW)), spool.process(&name, &target, at(NOW)));
+    let outcomes = [recovery.outcome, redrive.unwrap()];
+    let told = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
+    assert_eq!(told(|outcome| matches!(outcome, Outcome::Uploaded { events: 1, .. })), 1, "{outcomes:?}");
+    assert_eq!(told(|outcome| matches!(outcome, Outcome::Gone { .. })), 1, "{outcomes:?}");
+    assert!(!spool.set_aside(&name).unwrap(), "nor is there anything to set aside");
+}
+
+/// A store of folders has no room for a name of 255 letters, whatever is in the file: it says so as if it
+/// were in trouble itself.
+#[tokio::test]
+async fn a_file_that_fails_alone_is_put_off_and_the_store_is_not_blamed() {
+    let folder = tempfile::tempdir().unwrap();
+    let long = format!("1700000000_{}_000001.jsonl.gz", "x".repeat(228));
+    fs::write(folder.path().join(&long), batch("long").data).unwrap();
+    let spool = open(folder.path(), options());
+    for second in 1..=2 {
+        spool.save(&spool.name(at(NOW + second)), &batch("good"), at(NOW)).unwrap();
+    }
+    let store = tempfile::tempdir().unwrap();
+    let address = format!("file://{}", store.path().display());
+    let target = Target::open(&address, "RAW", "RAW_DLQ", &Patience::default()).unwrap();
+    let mut culprits = Vec::new();
+    for later in [0, 0, 0, 0, 0, 301] {
+        culprits.push(match spool.process_one(&target, at(NOW + later)).await.outcome {
+            Outcome::Kept { file, culprit, .. } if file == long => Some(culprit),
+            Outcome::Uploaded { .. } | Outcome::Empty => None,
+            other => panic!("{other:?}"),
+        });
+    }
+    let (unclear, alone) = (Some(Culprit::Unclear), Some(Culprit::File));
+    assert_eq!(culprits, [unclear, None, alone, None, None, alone]);
+    assert_eq!(names(&store.path().join("RAW")).len(), 2);
+}
+
 #[test]
 fn the_console_can_list_and_read_what_waits_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
@@ -277,14 +354,14 @@ fn what_is_set_aside_is_kept_and_no_longer_waits() {
     spool.save(&name, &batch("one"), at(NOW)).unwrap();
     let path = folder.path().join(&name);
     let bytes = std::fs::read(&path).unwrap();
-    spool.set_aside(&name).unwrap();
+    assert!(spool.set_aside(&name).unwrap());
     let aside = folder.path().join(".resolved");
     assert_eq!((spool.stats().files, std::fs::read(aside.join(&name)).unwrap()), (0, bytes.clone()));
     assert!(aside.join(format!("{name}.meta.json")).exists() && !path.exists());
     assert_eq!(open(folder.path(), options()).stats().files, 0, "nor after a restart");
     std::fs::write(&path, "put back by hand").unwrap();
     let again = open(folder.path(), options());
-    again.set_aside(&name).unwrap();
+    assert!(again.set_aside(&name).unwrap());
     assert_eq!(std::fs::read(aside.join(&name)).unwrap(), bytes, "the first is not replaced");
     assert!(aside.join(format!("{name}.again")).exists());
 }

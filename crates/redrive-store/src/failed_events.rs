@@ -269,8 +269,8 @@ fn shape(dialect: Dialect) -> Shape {
         order: "e.failed_at, e.id",
         index: "_live",
         in_order: String::new(),
-        work: "id, lease, due_at, id, {pipeline}, NULL, {key}, {payload}, created_at, retry_count, NULL, {interrupted}, \
-               history",
+        work: "id, lease, due_at, id, {pipeline}, NULL, {key}{as_text}, {payload}, created_at, retry_count, NULL, {interrupted}, \
+               history, 0",
         created: Times::Millis,
         done: Done::Set(include_str!("../sql/failed_events/done.sql")),
         retry: include_str!("../sql/failed_events/retry.sql"),

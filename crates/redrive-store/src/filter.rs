@@ -50,6 +50,9 @@ impl Where {
         if let Some(until) = filter.until {
             self.and_value(columns.failed_at, "<", columns.times.value(until));
         }
+        if let Some(below) = filter.redriven_below {
+            self.and_value(columns.redrive_count, "<", Value::Int(below.into()));
+        }
         self
     }
 

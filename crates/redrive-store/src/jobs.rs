@@ -284,8 +284,8 @@ fn shape(dialect: Dialect) -> Shape {
         order: "e.priority, e.due_at, e.job_id",
         index: "_due",
         in_order: String::new(),
-        work: "job_id, lease, due_at, job_id, {pipeline}, NULL, {key}, payload, created_at, retry_count, \
-               COALESCE(max_retries, {default_limit}), {interrupted}, history",
+        work: "job_id, lease, due_at, job_id, {pipeline}, NULL, {key}{as_text}, payload, created_at, retry_count, \
+               COALESCE(max_retries, {default_limit}), {interrupted}, history, priority",
         created: Times::Native,
         done: Done::Set(include_str!("../sql/jobs/done.sql")),
         retry: include_str!("../sql/jobs/retry.sql"),
@@ -299,7 +299,7 @@ fn dead_letters(database: &Database, names: &Names, options: JobsOptions) -> Dea
     let columns = Columns {
         id: "t.job_id",
         event_type: "{pipeline}",
-        key: "t.{key}".to_owned(),
+        key: if dialect == Dialect::Postgres { "t.{key}::text" } else { "t.{key}" }.to_owned(),
         payload: "t.payload".to_owned(),
         message: "t.error_message",
         class: "t.error_class",

@@ -252,7 +252,7 @@ fn shape(dialect: Dialect) -> Shape {
         index: "_due",
         in_order: String::new(),
         work: "id, lease, due_at, id, event_type, target, event_key, payload, created_at, retry_count, NULL, \
-               {interrupted}, history",
+               {interrupted}, history, 0",
         created: Times::Native,
         done: Done::Set(include_str!("../sql/letters/done.sql")),
         retry: include_str!("../sql/letters/retry.sql"),

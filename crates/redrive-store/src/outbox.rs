@@ -79,6 +79,7 @@ pub struct Outbox {
     database: Database,
     names: Names,
     ordering: Ordering,
+    processed: Processed,
     insert: Insert,
     queue: Queue,
     dead_letters: DeadLetters,
@@ -86,13 +87,14 @@ pub struct Outbox {
 
 const SCHEMA: Sql = sql!(each "outbox/schema.sql");
 const SCHEMA_ORDERED: Sql = sql!(each "outbox/schema_ordered.sql");
+const SCHEMA_KEPT: Sql = sql!(each "outbox/schema_kept.sql");
 const BURY: Sql = sql!(each "outbox/bury.sql");
 const REDRIVE: Sql = sql!(each "outbox/redrive.sql");
 const OUTCOMES: Sql = sql!(each "outbox/outcomes.sql");
 const EDIT: Sql = sql!("outbox/edit.sql");
 
-const WORK: &str = "id, lease, due_at, COALESCE(origin_id, id), event_type, aggregate_type, aggregate_id, payload, \
-                    created_at, retry_count, NULL, {interrupted}, history";
+const WORK: &str = "id, lease, due_at, COALESCE(origin_id, id), event_type{as_text}, aggregate_type{as_text}, \
+                    aggregate_id{as_text}, payload, created_at, retry_count, NULL, {interrupted}, history, 0";
 
 impl Outbox {
     /// The outbox with these tables. Nothing is asked of the database yet.
@@ -119,6 +121,7 @@ impl Outbox {
             insert: Insert::new(&names, dialect, "id", &columns, OnConflict::Fail),
             queue: Queue::new(database.clone(), &names, &shape(&options)),
             ordering: options.ordering,
+            processed: options.processed,
             dead_letters: dead_letters(&database, &names, options),
             names,
             database,
@@ -139,6 +142,9 @@ impl Outbox {
         let mut files = vec![self.names.text(SCHEMA)];
         if self.ordering != Ordering::None {
             files.push(self.names.text(SCHEMA_ORDERED));
+        }
+        if self.processed == Processed::KeepForAWhile {
+            files.push(self.names.text(SCHEMA_KEPT));
         }
         files.extend(schema::notify(self.database.dialect()));
         schema::migrate(&self.database, &self.names, &files).await
@@ -344,7 +350,7 @@ fn dead_letters(database: &Database, names: &Names, options: OutboxOptions) -> D
         failed_at: "t.failed_at",
         first_failed_at: "t.failed_at",
         times: Times::Native,
-        redrive_count: "t.redrive_count + CASE WHEN t.redriven = TRUE THEN 1 ELSE 0 END",
+        redrive_count: "(t.redrive_count + CASE WHEN t.redriven = TRUE THEN 1 ELSE 0 END)",
         fingerprint: "t.fingerprint",
         resolved_at: "t.resolved_at",
         headers: "NULL",

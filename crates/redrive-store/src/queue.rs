@@ -49,6 +49,9 @@ pub(crate) struct Queue {
     backlog: Statement,
 }
 
+/// What was claimed, after how urgent it is: the lower, the more.
+type Ranked = (i64, (Lease, Work));
+
 /// A claim, and what its statement is told.
 struct Taking<'a> {
     claim: &'a Claim,
@@ -211,15 +214,13 @@ impl Queue {
         values.extend(taking.values.iter().cloned());
         let read = |row: Row| match row.opt_int(WORK_COLUMNS)? {
             Some(id) => Ok(Err(WorkId(id))),
-            None => self.work(&row).map(Ok),
+            None => self.ranked(&row).map(Ok),
         };
         let rows = self.database.session().await?.read(turn, values, read).await?;
         let mut lost = Vec::new();
-        let mut claimed: Vec<_> =
-            rows.into_iter().filter_map(|row| row.map_err(|id| lost.push(id)).ok()).collect();
-        in_order(&mut claimed);
+        let claimed = rows.into_iter().filter_map(|row| row.map_err(|id| lost.push(id)).ok()).collect();
         lost.sort_unstable();
-        Ok(Turn { claimed, lost })
+        Ok(Turn { claimed: in_order(claimed), lost })
     }
 
     /// The hot path of SQLite: nobody is told row by row that everything was still held. Nothing
@@ -279,9 +280,7 @@ impl Queue {
     }
 
     async fn claimed(&self, session: &mut Session, values: Vec<Value>) -> Result<Vec<(Lease, Work)>, Error> {
-        let mut claimed = session.read(&self.claim, values, |row| self.work(&row)).await?;
-        in_order(&mut claimed);
-        Ok(claimed)
+        Ok(in_order(session.read(&self.claim, values, |row| self.ranked(&row)).await?))
     }
 
     /// Settles every kind, and returns what was not ours any more.
@@ -343,8 +342,12 @@ impl Queue {
         rows.iter().map(|row| Ok(((row.int(0)?, row.int(1)?), row.time(2)?))).collect()
     }
 
+    fn ranked(&self, row: &Row) -> Result<Ranked, Error> {
+        Ok((row.int(WORK_COLUMNS - 1)?, self.work(row)?))
+    }
+
     /// Reads a claimed row: id, lease, until, origin, event type, aggregate type, key, payload,
-    /// created at, retry count, limit, interrupted, history.
+    /// created at, retry count, limit, interrupted, history, rank.
     fn work(&self, row: &Row) -> Result<(Lease, Work), Error> {
         let id = WorkId(row.int(0)?);
         // MySQL reads the row before it takes it: the fence is one ahead, the time is computed.
@@ -427,12 +430,14 @@ fn worker(claim: &Claim) -> String {
     cut(&claim.worker, 100)
 }
 
-fn in_order(claimed: &mut [(Lease, Work)]) {
-    claimed.sort_unstable_by_key(|(lease, _)| lease.work());
+/// The most urgent first, then by number: a database returns what it changed in any order.
+fn in_order(mut claimed: Vec<Ranked>) -> Vec<(Lease, Work)> {
+    claimed.sort_unstable_by_key(|(rank, (lease, _))| (*rank, lease.work()));
+    claimed.into_iter().map(|(_, work)| work).collect()
 }
 
 /// How many columns [`Queue::work`] reads.
-const WORK_COLUMNS: usize = 13;
+const WORK_COLUMNS: usize = 14;
 
 /// A history that a person has edited into something else is worth less than the event.
 pub(crate) fn history(text: &str) -> History {

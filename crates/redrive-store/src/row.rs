@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use sqlx::mysql::MySqlRow;
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Row as _, ValueRef as _};
-use time::{OffsetDateTime, PrimitiveDateTime};
+use sqlx::{Column as _, Row as _, TypeInfo as _, ValueRef as _};
+use time::PrimitiveDateTime;
 
 use crate::dialect::Dialect;
 use crate::error::Error;
-use crate::value::{Value, parse_sqlite_time, timestamp};
+use crate::value::{Value, parse_sqlite_time, postgres_time, timestamp};
 
 /// A row that came back. Columns are read by position, as the statement lists them.
 pub(crate) enum Row {
@@ -101,7 +101,15 @@ impl Row {
     }
 
     pub(crate) fn bytes(&self, at: usize) -> Result<Vec<u8>, Error> {
-        Ok(get!(self, at, Option<Vec<u8>>)?.unwrap_or_default())
+        let mut bytes = get!(self, at, Option<Vec<u8>>)?.unwrap_or_default();
+        if let Self::Postgres(row) = self
+            && row.columns().get(at).is_some_and(|column| column.type_info().name() == "JSONB")
+            && !bytes.is_empty()
+        {
+            // On the wire it begins with the version of its format.
+            bytes.remove(0);
+        }
+        Ok(bytes)
     }
 
     pub(crate) fn flag(&self, at: usize) -> Result<bool, Error> {
@@ -123,12 +131,16 @@ impl Row {
         match self {
             Self::Sqlite(row) => {
                 let text =
-                    row.try_get_unchecked::<Option<String>, _>(at).map_err(rejected(Dialect::Sqlite))?;
-                Ok(text.as_deref().and_then(parse_sqlite_time))
+                    row.try_get_unchecked::<Option<Vec<u8>>, _>(at).map_err(rejected(Dialect::Sqlite))?;
+                Ok(text
+                    .as_deref()
+                    .and_then(|text| std::str::from_utf8(text).ok())
+                    .and_then(parse_sqlite_time))
             }
+            // As it is on the wire: the driver's own types have no room for infinity, and panic.
             Self::Postgres(row) => {
-                let at = row.try_get_unchecked::<Option<OffsetDateTime>, _>(at);
-                Ok(at.map_err(rejected(Dialect::Postgres))?.map(timestamp))
+                let at = row.try_get_unchecked::<Option<i64>, _>(at);
+                Ok(at.map_err(rejected(Dialect::Postgres))?.map(postgres_time))
             }
             Self::MySql(row) => {
                 let at = row.try_get_unchecked::<Option<PrimitiveDateTime>, _>(at);

@@ -112,6 +112,9 @@ enum Addition {
         table: String,
         trigger: String,
     },
+    Function {
+        function: String,
+    },
     /// Something that is replaced each time.
     Other,
 }
@@ -130,6 +133,9 @@ impl Addition {
             }
             ["CREATE", "TRIGGER", trigger, "AFTER", "INSERT", "ON", table, ..] => {
                 Self::Trigger { table: plain(table), trigger: plain(trigger) }
+            }
+            ["CREATE", "FUNCTION", function, ..] => {
+                Self::Function { function: plain(function.trim_end_matches("()")) }
             }
             _ => Self::Other,
         }
@@ -182,6 +188,9 @@ impl Present {
             }
             Addition::Trigger { table, trigger } => {
                 Ok(self.of(session, TRIGGERS, table).await?.contains(trigger))
+            }
+            Addition::Function { function } => {
+                Ok(self.of(session, FUNCTIONS, function).await?.contains(function))
             }
             Addition::Other => Ok(false),
         }
@@ -245,6 +254,10 @@ const fn indexes(dialect: Dialect) -> &'static str {
 const TRIGGERS: &str = "SELECT g.tgname::text FROM pg_trigger AS g JOIN pg_class AS c ON c.oid = g.tgrelid \
      JOIN pg_namespace AS n ON n.oid = c.relnamespace \
      WHERE c.relname = $1 AND n.nspname = COALESCE($2, current_schema())";
+
+/// And functions.
+const FUNCTIONS: &str = "SELECT p.proname::text FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace \
+     WHERE p.proname = $1 AND n.nspname = COALESCE($2, current_schema())";
 
 #[cfg(test)]
 mod tests {

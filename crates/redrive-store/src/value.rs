@@ -161,6 +161,13 @@ fn plain_time(at: Timestamp) -> PrimitiveDateTime {
     PrimitiveDateTime::new(at.date(), at.time())
 }
 
+/// Postgres counts microseconds from the year 2000; infinity, and what is beyond the year 9999, is just late.
+pub(crate) fn postgres_time(micros: i64) -> Timestamp {
+    const YEAR_2000: i64 = 946_684_800_000_000;
+    let end = if micros < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    micros.checked_add(YEAR_2000).and_then(|at| Timestamp::from_microsecond(at).ok()).unwrap_or(end)
+}
+
 pub(crate) fn timestamp(at: OffsetDateTime) -> Timestamp {
     Timestamp::from_nanosecond(at.unix_timestamp_nanos()).unwrap_or(Timestamp::UNIX_EPOCH)
 }

@@ -159,6 +159,54 @@ async fn an_outbox_of_the_applications_own_is_adopted_with_its_rows() {
     }
 }
 
+/// Applications have JSON, UUIDs and numbers where ours has text, and times that never come.
+#[tokio::test]
+async fn columns_of_other_types_are_handed_out_as_text() {
+    let Some(database) = testkit::postgres(file!()).await else { return };
+    let mut client = Client::connect(&database).await;
+    client
+        .run(
+            "CREATE TABLE outbox_event (id BIGSERIAL PRIMARY KEY, event_type TEXT, aggregate_type TEXT, \
+             aggregate_id UUID, payload JSONB, processed BOOLEAN DEFAULT FALSE, processed_at TIMESTAMPTZ, \
+             error_message TEXT, retry_count INT DEFAULT 0, created_at TIMESTAMPTZ DEFAULT now(), \
+             updated_at TIMESTAMPTZ DEFAULT now())",
+        )
+        .await;
+    client
+        .run(
+            "CREATE TABLE mails_job_queue (job_id BIGSERIAL PRIMARY KEY, article_id BIGINT, \
+             status VARCHAR(20) DEFAULT 'pending', retry_count INT DEFAULT 0, max_retries INT DEFAULT 3, \
+             error_message TEXT, created_at TIMESTAMPTZ DEFAULT now(), started_at TIMESTAMPTZ, \
+             completed_at TIMESTAMPTZ, payload JSONB)",
+        )
+        .await;
+    let outbox = outbox(&database, OutboxOptions::new("orders")).await;
+    let jobs = jobs(&database, JobsOptions::new("mails")).await;
+    let uuid = "6f2e6f0e-4c2f-4e0b-9c68-0a2f4b1b7a11";
+    let long = "T".repeat(150);
+    client
+        .run(&format!(
+            "INSERT INTO outbox_event (event_type, aggregate_id, payload, created_at) VALUES \
+             ('{long}', '{uuid}', '{{\"a\": 1}}', 'infinity')"
+        ))
+        .await;
+    client.run("INSERT INTO mails_job_queue (article_id, payload) VALUES (42, '[1]')").await;
+
+    let claimed = take(&outbox, 10, LONG).await;
+    let event = &claimed[0].1.event;
+    assert_eq!((event.key.as_str(), event.payload.as_slice()), (uuid, br#"{"a": 1}"#.as_slice()));
+    assert_eq!(event.created_at, jiff::Timestamp::MAX);
+    assert!(settle(&outbox, dead(claimed, &timeout())).await.lost.is_empty());
+    let letter = outbox.list(&Filter::default(), Page::first(1)).await.unwrap().letters.remove(0);
+    assert_eq!((letter.event_type.len(), letter.key.as_str()), (100, uuid), "as much as a letter holds");
+
+    let claimed = take(&jobs, 10, LONG).await;
+    let event = &claimed[0].1.event;
+    assert_eq!((event.key.as_str(), event.payload.as_slice()), ("42", b"[1]".as_slice()));
+    settle(&jobs, dead(claimed, &timeout())).await;
+    assert_eq!(jobs.list(&Filter::default(), Page::first(1)).await.unwrap().letters[0].key, "42");
+}
+
 #[tokio::test]
 async fn jobs_and_failed_events_of_the_applications_own_are_adopted_with_their_rows() {
     for database in testkit::backends(file!()).await {

@@ -16,7 +16,11 @@ pub(crate) fn start(format: LogFormat, command: &Command) {
         _ => LevelFilter::WARN,
     };
     let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Whoever read the log may be gone: that is no reason to stop working, and there is nobody to complain to.
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .log_internal_errors(false);
     match format {
         LogFormat::Text => log.with_target(false).with_ansi(std::io::stderr().is_terminal()).init(),
         LogFormat::Json => log.json().flatten_event(true).init(),

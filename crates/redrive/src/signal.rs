@@ -14,8 +14,8 @@ pub(crate) fn cancel_on_signal(stop: CancellationToken) -> std::io::Result<()> {
     // Lives as long as the process does: it owns nothing that must be put away.
     tokio::spawn(async move {
         let signal = next(&mut terminate, &mut interrupt).await;
-        tracing::info!(signal, "stopping");
         stop.cancel();
+        tracing::info!(signal, "stopping");
         let signal = next(&mut terminate, &mut interrupt).await;
         tracing::warn!(signal, "leaving at once");
         std::process::exit(1);

@@ -39,6 +39,9 @@ pub struct Filter {
     pub since: Option<Timestamp>,
     /// Failed before this.
     pub until: Option<Timestamp>,
+    /// Redriven fewer times than this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redriven_below: Option<u32>,
 }
 
 impl Filter {

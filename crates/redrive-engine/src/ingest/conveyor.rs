@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use redrive_core::failure::Failure;
-use redrive_spool::spool::{Lost, Outcome};
+use redrive_spool::spool::{Culprit, Lost, Outcome};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -93,7 +93,7 @@ impl Conveyor {
     /// Nothing else to do: the gauges, and the oldest file, if nothing is being uploaded.
     fn rest(&mut self) {
         self.ingest.show_levels();
-        if self.uploads.is_empty() && self.recovery.is_empty() && self.ingest.outage.may_ask() {
+        if self.uploads.is_empty() && self.recovery.is_empty() && self.ingest.outage.take_turn() {
             let ingest = Arc::clone(&self.ingest);
             self.recovery.spawn(async move { ingest.recover().await });
         }
@@ -139,7 +139,13 @@ impl Ingest {
     /// Tells what became of a file; whether to go on.
     pub(super) fn recovered(&self, outcome: Outcome) -> bool {
         match outcome {
-            Outcome::Empty => return false,
+            Outcome::Gone { .. } => self.store_answered(),
+            // Nobody asked the store, or not with all of a file.
+            Outcome::Unfinished { .. } => self.outage.give_turn_back(),
+            Outcome::Empty => {
+                self.outage.give_turn_back();
+                return false;
+            }
             Outcome::Uploaded { file, events } => {
                 self.tally.reuploaded.increment(events);
                 self.tally.stored.increment(events);
@@ -159,15 +165,29 @@ impl Ingest {
                 self.notify(Notice::Damaged, &file, rescued, &failure);
                 self.store_answered();
             }
-            Outcome::Kept { file, failure } => {
-                self.not_taken(&file, 0, &failure);
+            Outcome::Kept { file, failure, culprit } => {
+                self.kept(&file, &failure, culprit);
                 return false;
             }
             Outcome::Unreadable { file, error } => {
+                self.outage.give_turn_back();
                 self.notify(Notice::Unreadable, &file, 0, &Failure::transient("Disk", error.to_string()));
             }
         }
         true
+    }
+
+    /// A file that fails alone is told; several that do are an outage. What may be either says something
+    /// about a store only that is known to be down.
+    fn kept(&self, file: &str, failure: &Failure, culprit: Culprit) {
+        self.tally.put_errors.increment(1);
+        match culprit {
+            Culprit::File => self.refused(file, 0, failure),
+            Culprit::Unclear if !self.outage.is_down() => {
+                tracing::debug!(pipeline = %self.name, file, error = %failure, "a file was not taken: another one is tried");
+            }
+            Culprit::Unclear | Culprit::Store => self.store_failed(failure),
+        }
     }
 
     pub(super) fn expired(&self, lost: &[Lost]) {

@@ -93,25 +93,18 @@ impl Ingest {
     }
 
     async fn place(self: &Arc<Self>, name: &str, batch: &Batch, events: u64) {
-        if self.upload(name, batch, events).await || self.save(name, batch, events).await {
-            return;
-        }
-        loop {
+        while !self.upload(name, batch, events).await && !self.save(name, batch, events).await {
             tokio::time::sleep(PAUSE).await;
-            // Recovery waits until nothing is being uploaded, that is, for this batch: so it asks itself.
-            let asks = self.outage.may_ask();
-            if (asks && self.put(name, batch, events).await) || self.save(name, batch, events).await {
-                return;
-            }
         }
     }
 
-    /// Whether the store took it. While the store is down, only the oldest file asks.
+    /// Whether the store took it. Recovery waits until nothing is being uploaded, and under a steady load
+    /// that is never: so a live batch asks a store that is down, whatever waits on disk. And nothing is
+    /// deleted for want of room while nobody knows whether the store is back.
     async fn upload(&self, name: &str, batch: &Batch, events: u64) -> bool {
-        if self.outage.is_down() && (self.spool.stats().files > 0 || !self.outage.may_ask()) {
-            return false;
-        }
-        self.put(name, batch, events).await
+        let asks =
+            self.outage.take_turn() || (self.spool.evicts_for(batch) && self.outage.take_turn_before_loss());
+        asks && self.put(name, batch, events).await
     }
 
     async fn put(&self, name: &str, batch: &Batch, events: u64) -> bool {
@@ -195,16 +188,22 @@ impl Ingest {
     }
 
     /// An outage is the store's affair; what it refuses for good is the batch's, and the others go on.
-    pub(super) fn not_taken(&self, name: &str, events: u64, failure: &Failure) {
+    fn not_taken(&self, name: &str, events: u64, failure: &Failure) {
         self.tally.put_errors.increment(1);
         if matches!(failure.class, Class::Permanent | Class::Malformed) {
-            self.notify(Notice::Refused, name, events, failure);
+            self.refused(name, events, failure);
         } else {
             self.store_failed(failure);
         }
     }
 
-    fn store_failed(&self, failure: &Failure) {
+    /// That says nothing about a store which is down.
+    pub(super) fn refused(&self, name: &str, events: u64, failure: &Failure) {
+        self.outage.give_turn_back();
+        self.notify(Notice::Refused, name, events, failure);
+    }
+
+    pub(super) fn store_failed(&self, failure: &Failure) {
         if self.outage.failed(&failure.to_string()) {
             tracing::warn!(pipeline = %self.name, error = %failure, "the store does not take batches: they wait on disk");
             self.alerts.handler_down(HandlerDown {
@@ -216,6 +215,7 @@ impl Ingest {
     }
 
     pub(super) fn store_answered(&self) {
+        self.spool.store_took();
         self.tally.rung(if self.spool.stats().files == 0 { Rung::Target } else { Rung::Disk });
         if self.outage.answered() {
             let files = self.spool.stats().files;

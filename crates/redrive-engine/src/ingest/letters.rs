@@ -38,6 +38,12 @@ pub(super) struct SpooledFiles(Arc<Ingest>, Mutex<Interrupted>);
 /// the order comes again they must not count as unknown. A restart forgets it.
 type Interrupted = HashMap<String, HashSet<String>>;
 
+/// Why files wait: it is the same for all of them.
+struct Why {
+    failure: Failure,
+    fingerprint: Fingerprint,
+}
+
 impl SpooledFiles {
     pub(super) fn of(ingest: &Arc<Ingest>) -> Self {
         Self(Arc::clone(ingest), Mutex::default())
@@ -60,42 +66,62 @@ impl SpooledFiles {
         }
     }
 
-    fn summary(&self, waiting: &Waiting, failure: &Failure) -> Summary {
+    /// What all files have in common: so they are one group, and mostly need not be looked at one by one.
+    fn why(&self) -> Why {
+        Why { failure: self.failure(), fingerprint: self.fingerprint() }
+    }
+
+    fn summary(&self, waiting: &Waiting, why: &Why) -> Summary {
         Summary {
             id: LetterId::new(self.0.name(), &waiting.file),
             kind: PipelineKind::Ingest,
             event_type: BATCH.to_owned(),
             key: waiting.file.clone(),
-            failure: failure.clone(),
+            failure: why.failure.clone(),
             attempts: 1,
             failed_at: waiting.since,
             status: Status::Open,
             redrive_count: 0,
-            fingerprint: self.fingerprint(),
+            fingerprint: why.fingerprint,
         }
+    }
+
+    /// Whether a filter means any file, whatever its name and its time.
+    fn means_any(&self, filter: &Filter, why: &Why) -> bool {
+        let any = Waiting { file: String::new(), since: Timestamp::UNIX_EPOCH, bytes: None };
+        let filter = Filter { key: None, since: None, until: None, ..filter.clone() };
+        is_meant(&self.summary(&any, why), &filter)
+    }
+
+    /// The file that a filter names.
+    fn named(&self, name: &str, filter: &Filter, why: &Why) -> Option<Summary> {
+        let waiting = self.0.spool.waiting(name)?;
+        Some(self.summary(&waiting, why)).filter(|letter| is_meant(letter, filter))
     }
 
     /// The files that a filter means, newest first, from after this place.
     fn find(&self, filter: &Filter, after: Option<Cursor>, most: usize) -> Vec<Summary> {
-        let failure = self.failure();
-        let mut until = match after {
-            Some(cursor) => Timestamp::from_microsecond(cursor.failed_at).unwrap_or(Timestamp::MAX),
-            None => Timestamp::MAX,
-        };
+        let why = self.why();
+        if !self.means_any(filter, &why) {
+            return Vec::new();
+        }
+        let is_left = |letter: &Summary| after.is_none_or(|cursor| is_after(letter, cursor));
+        if let Some(name) = &filter.key {
+            return self.named(name, filter, &why).into_iter().filter(is_left).collect();
+        }
+        let from = after.and_then(|cursor| Timestamp::from_microsecond(cursor.failed_at).ok());
+        let mut until = from.into_iter().chain(filter.until).min().unwrap_or(Timestamp::MAX);
         let mut found = Vec::new();
         loop {
-            let files = self.0.spool.newest(until, CHUNK);
+            let files = self.0.spool.newest(until, most.min(CHUNK));
             let Some(last) = files.last().map(|file| file.since) else { return found };
-            let mut letters: Vec<Summary> = files
-                .iter()
-                .map(|file| self.summary(file, &failure))
-                .filter(|letter| {
-                    after.is_none_or(|cursor| is_after(letter, cursor)) && is_meant(letter, filter)
-                })
-                .collect();
+            let letters = files.iter().map(|file| self.summary(file, &why));
+            let mut letters: Vec<Summary> =
+                letters.filter(|letter| is_left(letter) && is_meant(letter, filter)).collect();
             letters.sort_by_key(|letter| std::cmp::Reverse(place(letter)));
             found.extend(letters);
-            if found.len() >= most {
+            let is_over = filter.since.is_some_and(|since| last < since);
+            if found.len() >= most || is_over {
                 found.truncate(most);
                 return found;
             }
@@ -106,25 +132,28 @@ impl SpooledFiles {
 
     /// The files that a filter means, oldest first, from after this place.
     fn find_oldest(&self, filter: &Filter, after: Option<Cursor>, most: usize) -> Vec<Summary> {
-        let failure = self.failure();
-        let mut from = match after {
-            Some(cursor) => Timestamp::from_microsecond(cursor.failed_at).unwrap_or(Timestamp::MIN),
-            None => Timestamp::MIN,
-        };
+        let why = self.why();
+        if !self.means_any(filter, &why) {
+            return Vec::new();
+        }
+        let is_left =
+            |letter: &Summary| after.is_none_or(|after| place(letter) > (after.failed_at, after.id));
+        if let Some(name) = &filter.key {
+            return self.named(name, filter, &why).into_iter().filter(is_left).collect();
+        }
+        let start = after.and_then(|cursor| Timestamp::from_microsecond(cursor.failed_at).ok());
+        let mut from = start.into_iter().chain(filter.since).max().unwrap_or(Timestamp::MIN);
         let mut found = Vec::new();
         loop {
-            let files = self.0.spool.oldest(from, CHUNK);
+            let files = self.0.spool.oldest(from, most.min(CHUNK));
             let Some(last) = files.last().map(|file| file.since) else { return found };
-            let is_left =
-                |letter: &Summary| after.is_none_or(|after| place(letter) > (after.failed_at, after.id));
-            let mut letters: Vec<Summary> = files
-                .iter()
-                .map(|file| self.summary(file, &failure))
-                .filter(|letter| is_left(letter) && is_meant(letter, filter))
-                .collect();
+            let letters = files.iter().map(|file| self.summary(file, &why));
+            let mut letters: Vec<Summary> =
+                letters.filter(|letter| is_left(letter) && is_meant(letter, filter)).collect();
             letters.sort_by_key(place);
             found.extend(letters);
-            if found.len() >= most {
+            let is_over = filter.until.is_some_and(|until| last >= until);
+            if found.len() >= most || is_over {
                 found.truncate(most);
                 return found;
             }
@@ -168,6 +197,10 @@ fn refusal(outcome: &spool::Outcome) -> Option<Kept> {
         spool::Outcome::Unreadable { error, .. } => {
             Some(Kept::Refused(format!("the disk does not give it: {error}")))
         }
+        spool::Outcome::Unfinished { .. } => Some(Kept::Refused(
+            "somebody may still be writing to it: it is uploaded when it has not changed for a minute"
+                .to_owned(),
+        )),
         _ => None,
     }
 }
@@ -197,6 +230,7 @@ fn is_meant(letter: &Summary, filter: &Filter) -> bool {
         && filter.text.as_ref().is_none_or(text)
         && filter.since.is_none_or(|since| letter.failed_at >= since)
         && filter.until.is_none_or(|until| letter.failed_at < until)
+        && filter.redriven_below.is_none_or(|below| letter.redrive_count < below)
 }
 
 #[async_trait]
@@ -223,9 +257,9 @@ impl DeadLetterQueue for SpooledFiles {
         let stats = self.0.spool.stats();
         let (Some(oldest), true) = (stats.oldest, limit > 0) else { return Ok(Vec::new()) };
         let newest = self.0.spool.newest(Timestamp::MAX, 1).first().map_or(oldest, |file| file.since);
-        let failure = self.failure();
+        let Why { failure, fingerprint } = self.why();
         Ok(vec![Group {
-            fingerprint: self.fingerprint(),
+            fingerprint,
             event_type: BATCH.to_owned(),
             failure,
             count: stats.files,
@@ -235,12 +269,9 @@ impl DeadLetterQueue for SpooledFiles {
     }
 
     async fn arrivals(&self, since: Timestamp) -> Result<Vec<Arrivals>, Unavailable> {
-        let fingerprint = self.fingerprint();
-        let filter = Filter { since: Some(since), ..Filter::default() };
-        let mut hours: HashMap<i64, u64> = HashMap::new();
-        for letter in self.find(&filter, None, usize::MAX) {
-            *hours.entry(letter.failed_at.as_second().div_euclid(3600)).or_default() += 1;
-        }
+        let (spool, fingerprint) = (Arc::clone(&self.0.spool), self.why().fingerprint);
+        let hours = tokio::task::spawn_blocking(move || spool.hours(since)).await;
+        let hours = hours.map_err(|error| self.unavailable(error))?;
         let arrivals = |(hour, count): (i64, u64)| Arrivals {
             fingerprint,
             hour: Timestamp::from_second(hour * 3600).unwrap_or_default(),
@@ -286,7 +317,7 @@ impl DeadLetterQueue for SpooledFiles {
             headers.push(("cut".to_owned(), said.into_bytes()));
         }
         Ok(Some(Letter {
-            summary: self.summary(&waiting, &self.failure()),
+            summary: self.summary(&waiting, &self.why()),
             payload,
             headers,
             origin: Origin::File { file: id.to_owned(), line: 1 },
@@ -297,7 +328,16 @@ impl DeadLetterQueue for SpooledFiles {
     }
 
     async fn count(&self, filter: &Filter) -> Result<u64, Unavailable> {
-        Ok(self.find(filter, None, usize::MAX).len() as u64)
+        let why = self.why();
+        if !self.means_any(filter, &why) {
+            return Ok(0);
+        }
+        if let Some(name) = &filter.key {
+            return Ok(u64::from(self.named(name, filter, &why).is_some()));
+        }
+        let (spool, since, until) = (Arc::clone(&self.0.spool), filter.since, filter.until);
+        let counted = tokio::task::spawn_blocking(move || spool.count(since, until)).await;
+        counted.map_err(|error| self.unavailable(error))
     }
 
     async fn ids(&self, filter: &Filter, after: Option<Cursor>, limit: u32) -> Result<Ids, Unavailable> {
@@ -373,7 +413,10 @@ impl DeadLetterQueue for SpooledFiles {
                 }
                 Err(_) => 0,
             };
-            self.0.spool.set_aside(id).map_err(|error| self.unavailable(error))?;
+            if !self.0.spool.set_aside(id).map_err(|error| self.unavailable(error))? {
+                acted.refused.push(Refusal::Unknown(id.clone()));
+                continue;
+            }
             self.0.tally.resolved.increment(events);
             self.0.books.left_disk(Fate::Resolved, events, self.0.is_ours(id));
             tracing::warn!(pipeline = %self.0.name, file = %id, events, operator = operator.name(), note, "a file was resolved: it is not uploaded, and kept in .resolved of the spool");

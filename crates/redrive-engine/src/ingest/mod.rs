@@ -40,10 +40,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::alerts::AlertService;
+use crate::findings;
+use crate::ladder::Rung;
+use crate::refusals::Refusals;
 use outage::Outage;
 use tally::Tally;
-
-use crate::ladder::Rung;
 
 /// How an ingest pipeline works.
 #[derive(Debug, Clone)]
@@ -137,6 +138,7 @@ pub struct Ingest {
     arrivals: std::sync::Mutex<Option<mpsc::UnboundedReceiver<Arrival>>>,
     backlog: AtomicU64,
     outage: Outage,
+    refusals: Refusals,
     tally: Tally,
     books: books::Books,
     stop: CancellationToken,
@@ -190,11 +192,15 @@ impl Ingest {
             Some((dir, journal)) => Some(Journal::open(dir, *journal)?),
             None => None,
         };
+        if let Some(journal) = &journal {
+            findings::tell(name, journal, &*alerts);
+        }
         let (inbox, arrivals) = mpsc::unbounded_channel();
         let tally = Tally::new(name);
         tally.rung(if spool.stats().files == 0 { Rung::Target } else { Rung::Disk });
         Ok(Arc::new(Self {
             name: name.to_owned(),
+            refusals: Refusals::new(name, Arc::clone(&alerts)),
             room: Arc::new(Semaphore::new(units(options.queue))),
             options,
             spool,
@@ -216,22 +222,23 @@ impl Ingest {
     ///
     /// # Errors
     /// [`NotAccepted`]; nothing was stored.
-    pub async fn accept(&self, lines: Bytes, events: u64) -> Result<(), NotAccepted> {
+    pub async fn accept(self: &Arc<Self>, lines: Bytes, events: u64) -> Result<(), NotAccepted> {
         if self.stop.is_cancelled() {
             return Err(NotAccepted::Stopping);
         }
         let room = self.find_room(lines.len()).await?;
-        let span = self.write_down(&lines).await?;
-        self.backlog.fetch_add(events, Ordering::Relaxed);
-        self.tally.accepted.increment(events);
-        self.books.accepted(events);
-        let is_written_down = span.is_some();
-        let sent = self.inbox.send(Arrival::Item(Item { lines, events, span, _room: room }));
-        // What comes after the conveyor has ended is in the journal, for the next start, or nowhere.
-        if sent.is_err() && !is_written_down {
-            return Err(NotAccepted::Stopping);
+        if self.journal.is_none() {
+            return self.hand_over(Item { lines, events, span: None, _room: room });
         }
-        Ok(())
+        // A sender that hangs up takes this call with it. What is in the journal by then must come to the
+        // conveyor all the same: nothing else takes it out again before the next start. So that is done
+        // by a task which outlives the call, and ends when the disk has answered.
+        let ingest = Arc::clone(self);
+        let taking = tokio::spawn(async move {
+            let span = ingest.write_down(&lines).await?;
+            ingest.hand_over(Item { lines, events, span, _room: room })
+        });
+        taking.await.unwrap_or(Err(NotAccepted::Stopping))
     }
 
     /// Works until it is told to stop; then what is in memory is uploaded or saved.
@@ -297,14 +304,27 @@ impl Ingest {
 
     async fn write_down(&self, lines: &Bytes) -> Result<Option<Span>, NotAccepted> {
         let Some(journal) = &self.journal else { return Ok(None) };
-        match journal.append(vec![record::encode_events(lines)]).await {
+        let written = journal.append(vec![record::encode_events(lines)]).await;
+        self.refusals.note(&written);
+        match written {
             Ok(span) => Ok(Some(span)),
             Err(error) if error.is_full() => Err(NotAccepted::DiskFull(error.to_string())),
-            Err(error) => {
-                tracing::error!(pipeline = %self.name, %error, "events are refused: the journal cannot be written");
-                Err(NotAccepted::Disk(error))
-            }
+            Err(error) => Err(NotAccepted::Disk(error)),
         }
+    }
+
+    /// Gives events to the conveyor.
+    fn hand_over(&self, item: Item) -> Result<(), NotAccepted> {
+        let (events, is_written_down) = (item.events, item.span.is_some());
+        self.backlog.fetch_add(events, Ordering::Relaxed);
+        self.tally.accepted.increment(events);
+        self.books.accepted(events);
+        let sent = self.inbox.send(Arrival::Item(item));
+        // What comes after the conveyor has ended is in the journal, for the next start, or nowhere.
+        if sent.is_err() && !is_written_down {
+            return Err(NotAccepted::Stopping);
+        }
+        Ok(())
     }
 }
 

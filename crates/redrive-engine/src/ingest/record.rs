@@ -19,7 +19,7 @@ const BATCH: u8 = b'B';
 pub(super) enum Record {
     Events(Bytes),
     Cut(Cut),
-    /// Nothing that this version writes.
+    /// Nothing that this version writes: it is left where it is.
     Unknown,
 }
 

@@ -100,8 +100,9 @@ impl Replay {
             },
             Record::Cut(_) => {}
             Record::Unknown => {
-                tracing::error!(pipeline = %self.ingest.name, position = entry.position.0, "a record of the journal is not understood and left out");
-                journal.acknowledge(entry.position.into());
+                // A later version wrote it, and can read it again.
+                let dir = journal.dir().display();
+                tracing::error!(pipeline = %self.ingest.name, place = entry.position.0, %dir, "a record of the journal cannot be read: it stays there, for the version that wrote it");
             }
         }
     }

@@ -7,7 +7,11 @@
 //!   9  4  length of the key
 //!  13  …  the key, then the payload to the end; both UTF-8
 //! ```
-//! A record that cannot be read (of a later version) is left where it is, and reported at each start.
+//! A record that cannot be read (of a later version) is left where it is, and reported at each start. So is
+//! an event that no table can hold.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -23,6 +27,8 @@ const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// The journal of one persister.
 pub(super) struct Disk {
     journal: Journal,
+    /// Records that were read and are left where they are.
+    left: AtomicU64,
 }
 
 /// Events from the journal, and their places in it.
@@ -33,7 +39,7 @@ pub(super) struct Read {
 
 impl Disk {
     pub(super) const fn new(journal: Journal) -> Self {
-        Self { journal }
+        Self { journal, left: AtomicU64::new(0) }
     }
 
     /// Makes events durable, all or none.
@@ -45,8 +51,28 @@ impl Disk {
     }
 
     /// How many events it holds.
-    pub(super) fn waiting(&self) -> u64 {
+    pub(super) fn held(&self) -> u64 {
         self.journal.stats().records
+    }
+
+    /// How many of them wait for their turn.
+    pub(super) fn waiting(&self) -> u64 {
+        self.held().saturating_sub(self.left.load(Ordering::Relaxed))
+    }
+
+    /// Whether some had their turn, and are left where they are.
+    pub(super) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed) > 0
+    }
+
+    /// Gives them their turn again.
+    pub(super) fn rewind(&self, reader: &mut Reader) {
+        self.left.store(0, Ordering::Relaxed);
+        reader.rewind();
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        self.journal.dir()
     }
 
     pub(super) fn reader(&self) -> Reader {
@@ -63,6 +89,7 @@ impl Disk {
                     read.places.push(record.position);
                 }
                 None => {
+                    self.left.fetch_add(1, Ordering::Relaxed);
                     let (place, dir) = (record.position.0, self.journal.dir().display());
                     tracing::error!(place, %dir, "an event of the journal cannot be read: it stays there");
                 }
@@ -71,9 +98,12 @@ impl Disk {
         Ok(read)
     }
 
-    /// Somebody else has these.
-    pub(super) fn acknowledge(&self, read: &Read) {
-        for span in spans(&read.places) {
+    /// Somebody else has these, but for those at these places.
+    pub(super) fn acknowledge(&self, read: &Read, left: &[usize]) {
+        self.left.fetch_add(left.len() as u64, Ordering::Relaxed);
+        let gone = read.places.iter().enumerate().filter(|(at, _)| !left.contains(at));
+        let gone: Vec<Position> = gone.map(|(_, place)| *place).collect();
+        for span in spans(&gone) {
             self.journal.acknowledge(span);
         }
     }

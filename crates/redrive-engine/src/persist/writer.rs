@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use redrive_core::failure::Failure;
 use redrive_spool::journal::Reader;
 use redrive_store::Record;
-use tokio::time::{Instant as Tick, sleep, sleep_until};
+use tokio::time::{Instant as Tick, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Core;
@@ -31,8 +31,8 @@ const SHOWN_EVERY: Duration = Duration::from_secs(1);
 
 /// What became of events on disk.
 enum Lifted {
-    /// Somebody else has them.
-    Yes,
+    /// Somebody else has them, but for these, which nobody can hold: by index.
+    Yes(Vec<usize>),
     /// They stay for the next start.
     Stopped,
 }
@@ -81,7 +81,7 @@ impl Writer {
                 biased;
                 () = self.out_of_time() => return,
                 lifted = self.lift(&read.records) => match lifted {
-                    Lifted::Yes => disk.acknowledge(&read),
+                    Lifted::Yes(left) => disk.acknowledge(&read, &left),
                     Lifted::Stopped => return,
                 },
             }
@@ -97,7 +97,7 @@ impl Writer {
             match disk.read(reader, self.core.options.batch_size).await {
                 Ok(read) if !read.records.is_empty() => return Some(read),
                 Ok(_) if is_last => return None,
-                Ok(_) => drop(self.emptied.run_until_cancelled(reader.wait()).await),
+                Ok(_) => drop(self.emptied.run_until_cancelled(self.wait(disk, reader)).await),
                 Err(error) => {
                     tracing::error!(pipeline = %self.core.pipeline.name, %error, "the journal cannot be read");
                     tokio::select! {
@@ -106,6 +106,17 @@ impl Writer {
                     }
                 }
             }
+        }
+    }
+
+    /// Waits for more. What is left where it is has its turn again when failed events have theirs: somebody
+    /// may have mended a table.
+    async fn wait(&self, disk: &Disk, reader: &mut Reader) {
+        if !disk.has_left() {
+            return reader.wait().await;
+        }
+        if timeout(self.core.options.schedule.fixed_delay, reader.wait()).await.is_err() {
+            disk.rewind(reader);
         }
     }
 
@@ -120,8 +131,9 @@ impl Writer {
         let mut pause = FIRST_PAUSE;
         loop {
             let written = if self.behind() { None } else { Some(self.write(batch).await) };
-            if matches!(written, Some(Ok(()))) {
-                return;
+            if let Some(Ok(left)) = written {
+                let left: Vec<Record> = left.into_iter().map(|at| batch[at].clone()).collect();
+                return self.keep(&left).await;
             }
             match (self.put_on_disk(batch).await, written) {
                 (Ok(()), Some(Err(why))) => return self.core.ladder.stand(Rung::Disk, &why),
@@ -130,6 +142,20 @@ impl Writer {
             }
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// What nobody can hold goes to the disk, or is dropped: it must not keep the others waiting.
+    async fn keep(&self, left: &[Record]) {
+        if left.is_empty() {
+            return;
+        }
+        if self.core.disk.is_none() {
+            return self.give_up(left).await;
+        }
+        while let Err(error) = self.put_on_disk(left).await {
+            self.core.ladder.stand(Rung::Nowhere, &error);
+            sleep(LONGEST_PAUSE).await;
         }
     }
 
@@ -146,14 +172,17 @@ impl Writer {
     /// Lifts events from the disk; they stay there as long as nobody takes them, and after a stop.
     async fn lift(&self, batch: &[Record]) -> Lifted {
         let mut pause = FIRST_PAUSE;
-        while let Err(why) = self.write(batch).await {
+        loop {
+            let why = match self.write(batch).await {
+                Ok(left) => return Lifted::Yes(left),
+                Err(why) => why,
+            };
             self.core.ladder.stand(Rung::Disk, &why);
             if self.stop.run_until_cancelled(sleep(pause)).await.is_none() {
                 return Lifted::Stopped;
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
-        Lifted::Yes
     }
 
     /// Shows how much waits, until there is nothing more to show.
@@ -163,17 +192,17 @@ impl Writer {
         }
     }
 
-    /// Saves a batch, or sets aside what cannot be saved.
-    async fn write(&self, batch: &[Record]) -> Result<(), String> {
+    /// Saves a batch, or sets aside what cannot be saved. Returns what nobody can hold, by index.
+    async fn write(&self, batch: &[Record]) -> Result<Vec<usize>, String> {
         let mut progress = Progress::new(batch.len());
         let begun = Instant::now();
         let outage = self.core.saver.save(batch, &mut progress).await;
         self.core.tally.seconds.record(begun.elapsed());
-        let rung = self.set_aside(batch, &progress, outage.as_ref()).await?;
+        let (rung, left) = self.set_aside(batch, &progress, outage.as_ref()).await?;
         self.saved(batch, &progress).await;
         let why = outage.map(|outage| outage.to_string()).unwrap_or_default();
         self.core.ladder.stand(rung, &why);
-        Ok(())
+        Ok(left)
     }
 
     /// Counts what was saved, and shows it to the cache.
@@ -185,26 +214,28 @@ impl Writer {
         }
     }
 
-    /// What could not be saved becomes failed events. Says on which rung the batch ended.
+    /// What could not be saved becomes failed events. Says on which rung the batch ended, and what those
+    /// cannot hold, either.
     async fn set_aside(
         &self,
         batch: &[Record],
         progress: &Progress,
         outage: Option<&Failure>,
-    ) -> Result<Rung, String> {
-        let poison = progress.poison.iter().map(|(at, failure)| (&batch[*at], failure));
+    ) -> Result<(Rung, Vec<usize>), String> {
+        let poison = progress.poison.iter().map(|(at, failure)| (*at, failure));
         let open = outage.into_iter().flat_map(|outage| progress.open.iter().map(move |at| (*at, outage)));
-        let letters: Vec<_> = poison.chain(open.map(|(at, outage)| (&batch[at], outage))).collect();
-        if letters.is_empty() {
+        let (places, failures): (Vec<usize>, Vec<&Failure>) = poison.chain(open).unzip();
+        if places.is_empty() {
             self.core.tally.batches_saved.increment(1);
-            return Ok(Rung::Target);
+            return Ok((Rung::Target, Vec::new()));
         }
         self.core.tally.batches_failed.increment(1);
-        self.core.bury(&letters).await?;
-        Ok(if outage.is_some() { Rung::DeadLetters } else { Rung::Target })
+        let letters: Vec<_> = places.iter().map(|at| &batch[*at]).zip(failures).collect();
+        let left = self.core.bury(&letters).await?.into_iter().map(|letter| places[letter]).collect();
+        Ok((if outage.is_some() { Rung::DeadLetters } else { Rung::Target }, left))
     }
 
-    /// A stop that took too long: the disk keeps them for the next start, or nobody does.
+    /// The disk keeps them for the next start, or nobody does.
     async fn give_up(&self, batch: &[Record]) {
         let Err(why) = self.put_on_disk(batch).await else { return };
         self.core.tally.dropped.increment(batch.len() as u64);

@@ -55,7 +55,7 @@ impl Worker {
             match self.pipeline.store.turn(&mut self.judged, None).await {
                 Ok(turn) => self.witness.settled(&turn.lost),
                 Err(error) if error.is_unavailable() => tokio::time::sleep(FIRST_PAUSE).await,
-                Err(_) => self.settle_one_by_one().await,
+                Err(_) => self.settle_one_by_one(std::time::Instant::now()).await,
             }
         }
         self.witness.settled(&[]);

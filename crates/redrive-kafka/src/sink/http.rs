@@ -10,6 +10,7 @@
 //! | answer | means |
 //! |---|---|
 //! | 2xx | all are stored, but for those in `{"failed": [{"index": 0, "message": "…"}]}`, if there is such a body |
+//! | 2xx with a body that breaks off, or with a `failed` that is not like that | nothing is known |
 //! | 408, 425, 429, 5xx, no answer | nothing is known: the batch is tried again, then parked |
 //! | any other | the batch is refused: it is bisected |
 //!
@@ -54,10 +55,9 @@ pub struct HttpSink {
 }
 
 /// What a service may say about single records.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Answer {
-    #[serde(default)]
-    failed: Vec<Failed>,
+    failed: Option<Vec<Failed>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -101,10 +101,12 @@ impl HttpSink {
             self.client.post(self.url.clone()).header("content-type", "application/json").body(body);
         let answer = request.send().await.map_err(|error| unreachable(&error))?;
         let status = answer.status().as_u16();
-        let text = answer.text().await.unwrap_or_default();
+        let text = answer.text().await;
         match http::classify(status, None) {
-            None => failed(&text, rows.len()),
+            // What broke off may have named records: nothing is known of any of them.
+            None => failed(&text.map_err(|error| unreachable(&error))?, rows.len()),
             Some(class) => {
+                let text = text.unwrap_or_default();
                 let shown: String = text.chars().take(200).collect();
                 Err(Failure::new(class, "Http", format!("the sink answered {status}: {shown}"))
                     .with_code(Code::Http(status)))
@@ -175,9 +177,20 @@ fn json(cell: &Cell<'_>) -> Result<String, serde_json::Error> {
 }
 
 fn failed(text: &str, rows: usize) -> Result<Vec<(usize, Failure)>, Failure> {
-    let answer: Answer = serde_json::from_str(text).unwrap_or_default();
-    let mut poison = Vec::with_capacity(answer.failed.len());
-    for Failed { index, message } in answer.failed {
+    let named = match serde_json::from_str::<Answer>(text) {
+        Ok(answer) => answer.failed.unwrap_or_default(),
+        // Records may be named in it. Which ones, nobody knows, so none is taken for stored.
+        Err(error) if text.contains("\"failed\"") => {
+            let message = format!(
+                "the sink's answer cannot be read, so which records failed is not known: {error}; it should look \
+                 like {{\"failed\": [{{\"index\": 0, \"message\": \"why\"}}]}}"
+            );
+            return Err(Failure::new(Class::Unclassified, "Http", message));
+        }
+        Err(_) => Vec::new(),
+    };
+    let mut poison = Vec::with_capacity(named.len());
+    for Failed { index, message } in named {
         if index >= rows {
             let message = format!("the sink says that record {index} failed, of {rows} that it was sent");
             return Err(Failure::new(Class::Unclassified, "Http", message));

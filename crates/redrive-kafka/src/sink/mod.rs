@@ -4,6 +4,7 @@
 //! there already for stored. From that alone [`Sink::store`] finds the poison by bisecting. A sink that can
 //! do better says so by its own `store`; the result must be the same, record for record.
 
+mod guarded;
 mod http;
 mod mysql;
 mod postgres;
@@ -16,6 +17,7 @@ use redrive_core::failure::{Class, Failure};
 
 use crate::row::Row;
 
+pub(crate) use guarded::Guarded;
 pub use http::{HttpSink, HttpSinkOptions};
 pub use mysql::MySqlSink;
 pub use postgres::{Isolation, PostgresSink};

@@ -144,7 +144,10 @@ impl Sink for MySqlSink {
     }
 
     async fn probe(&self) -> Result<(), Failure> {
-        let text = format!("SELECT 1 FROM {} LIMIT 0", self.table.quoted(Dialect::MySql));
+        // An insert of no rows: it finds a lost right, which a look at the table does not.
+        let (table, list) = (self.table.quoted(Dialect::MySql), self.table.list(Dialect::MySql));
+        let nothing = vec!["NULL"; self.table.width()].join(", ");
+        let text = format!("INSERT INTO {table} ({list}) SELECT {nothing} FROM {table} WHERE FALSE");
         self.with(async |connection: &mut MySqlConnection| {
             sqlx::query(AssertSqlSafe(text)).execute(connection).await.map(drop)
         })
@@ -181,17 +184,34 @@ impl Sink for MySqlSink {
         let (columns, keys) = found.map_err(|failure| format!("the sink's database: {}", failure.message))?;
         let keys: Vec<Vec<String>> =
             keys.iter().map(|key| key.split(',').map(str::to_owned).collect()).collect();
-        self.table.complaint(Dialect::MySql, &columns, &keys).map_or(Ok(()), Err)
+        self.table.complaint(Dialect::MySql, &columns, &keys).map_or(Ok(()), Err)?;
+        self.probe().await.map_err(|failure| self.table.unwritable(&failure))
     }
 }
 
 fn failure(error: &sqlx::Error) -> Failure {
     let failure = redrive_store::failure(Dialect::MySql, error);
     match failure.code {
-        // A missing table or column: nobody's records are to blame.
-        Some(Code::MySql(1146 | 1054 | 1049)) => Failure { class: Class::Transient, ..failure },
+        Some(Code::MySql(number)) if speaks_of_setup(number) => {
+            Failure { class: Class::Transient, ..failure }
+        }
         _ => failure,
     }
+}
+
+/// Whether an error is about the statement, the table or the user, and so about every record alike.
+const fn speaks_of_setup(number: u16) -> bool {
+    matches!(
+        number,
+        // No such database, column, table.
+        1049 | 1054 | 1146
+        // Not allowed: the database, the table, a column, a routine, what needs SUPER.
+        | 1044 | 1142 | 1143 | 1227 | 1370
+        // Statements that no longer fit the table; a routine that is gone.
+        | 1064 | 1136 | 1305
+        // Views: not insertable, broken, of a user who is gone.
+        | 1288 | 1347 | 1356 | 1449 | 1471
+    )
 }
 
 fn text(cell: &Cell<'_>) -> Option<String> {

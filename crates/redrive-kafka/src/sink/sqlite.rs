@@ -13,6 +13,9 @@ use super::Sink;
 use super::statement::SinkTable;
 use crate::row::{Cell, Row};
 
+const SQLITE_ERROR: i32 = 1;
+const SQLITE_AUTH: i32 = 23;
+
 /// Stores rows in a table of SQLite.
 #[derive(Debug)]
 pub struct SqliteSink {
@@ -70,11 +73,8 @@ impl Sink for SqliteSink {
     }
 
     async fn probe(&self) -> Result<(), Failure> {
-        let text = format!("SELECT 1 FROM {} LIMIT 0", self.table.quoted(Dialect::Sqlite));
-        self.with(async |connection: &mut SqliteConnection| {
-            sqlx::query(AssertSqlSafe(text)).execute(connection).await.map(drop)
-        })
-        .await
+        // The insert itself, of no rows: it finds what a look at the table does not.
+        self.write(&[]).await
     }
 
     async fn check(&self) -> Result<(), String> {
@@ -99,18 +99,28 @@ impl Sink for SqliteSink {
         let (columns, keys) = found.map_err(|failure| format!("the sink's database: {}", failure.message))?;
         let keys: Vec<Vec<String>> =
             keys.iter().map(|key| key.split(',').map(str::to_owned).collect()).collect();
-        self.table.complaint(Dialect::Sqlite, &columns, &keys).map_or(Ok(()), Err)
+        self.table.complaint(Dialect::Sqlite, &columns, &keys).map_or(Ok(()), Err)?;
+        self.probe().await.map_err(|failure| self.table.unwritable(&failure))
     }
 }
 
 fn failure(error: &sqlx::Error) -> Failure {
     let failure = redrive_store::failure(Dialect::Sqlite, error);
-    // A missing table or column is a plain error here, like a value that JSON functions refuse.
-    let is_schema = failure.code == Some(Code::Sqlite(1))
-        && ["no such table", "no such column", "has no column"]
-            .iter()
-            .any(|text| failure.message.contains(text));
-    if is_schema { Failure { class: Class::Transient, ..failure } } else { failure }
+    // A table or column that is missing or takes no rows is a plain error here, like a value that JSON
+    // functions refuse.
+    let of_setup = [
+        "no such table",
+        "no such column",
+        "has no column",
+        "no such function",
+        "cannot modify",
+        "may not be modified",
+        "ON CONFLICT clause does not match",
+    ];
+    let is_setup = failure.code == Some(Code::Sqlite(SQLITE_AUTH))
+        || failure.code == Some(Code::Sqlite(SQLITE_ERROR))
+            && of_setup.iter().any(|text| failure.message.contains(text));
+    if is_setup { Failure { class: Class::Transient, ..failure } } else { failure }
 }
 
 /// Every value as text, or null: the column's affinity turns it into a number without rounding it first.

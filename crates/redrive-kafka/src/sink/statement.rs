@@ -1,5 +1,6 @@
 //! The table of a SQL sink, by name.
 
+use redrive_core::failure::Failure;
 use redrive_store::{Dialect, check_name};
 
 /// A table that records are stored in. Its columns for topic, partition and offset have a unique index
@@ -83,6 +84,14 @@ impl SinkTable {
     /// The columns of topic, partition and offset.
     pub(super) fn position(&self) -> &[String; 3] {
         &self.position
+    }
+
+    /// What to tell a person about a table that does not take rows.
+    pub(super) fn unwritable(&self, failure: &Failure) -> String {
+        format!(
+            "the sink's table {} cannot be written to: {}: allow this user to insert into it and to read it",
+            self.table, failure.message
+        )
     }
 
     /// What to tell a person about a table that has these columns, and whose unique keys are over these.

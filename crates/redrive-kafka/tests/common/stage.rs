@@ -13,6 +13,7 @@ use rdkafka::producer::{DefaultProducerContext, FutureProducer, FutureRecord};
 use rdkafka::{Offset, TopicPartitionList};
 use redrive_core::backoff::{Backoff, Jitter};
 use redrive_kafka::record::{Header, Record};
+use redrive_kafka::seal::Seal;
 use redrive_kafka::sink::{MySqlSink, PostgresSink, Sink, SqliteSink};
 use redrive_kafka::topics::{self, Missing};
 use redrive_kafka::{
@@ -46,10 +47,15 @@ pub(crate) async fn real(test: &str, partitions: i32) -> Option<(String, String)
 }
 
 pub(crate) async fn create(brokers: &str, topic: &str, partitions: i32) {
+    create_with(brokers, topic, partitions, &[]).await;
+}
+
+pub(crate) async fn create_with(brokers: &str, topic: &str, partitions: i32, settings: &[(&str, &str)]) {
     use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
     let admin: AdminClient<rdkafka::client::DefaultClientContext> =
         ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap();
     let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
+    let new = settings.iter().fold(new, |new, (name, value)| new.set(name, value));
     for result in admin.create_topics(&[new], &AdminOptions::new()).await.unwrap() {
         result.unwrap();
     }
@@ -100,6 +106,11 @@ pub(crate) fn options(brokers: &str, topic: &str, folder: &Path) -> KafkaPipelin
     }
 }
 
+/// The seal of every pipeline here.
+pub(crate) fn seal() -> Seal {
+    Seal::from_secrets(["secret"])
+}
+
 /// A pipeline at work.
 pub(crate) struct Running {
     pub(crate) pipeline: Arc<KafkaPipeline>,
@@ -116,7 +127,8 @@ impl Drop for Running {
 
 impl Running {
     pub(crate) fn start(options: KafkaPipelineOptions, sink: Arc<dyn Sink>) -> Self {
-        let pipeline = Arc::new(KafkaPipeline::new(options, decoder(), sink, Arc::new(Silent)).unwrap());
+        let pipeline = KafkaPipeline::new(options, decoder(), sink, Arc::new(Silent)).unwrap();
+        let pipeline = Arc::new(pipeline.sealed_by(seal()));
         let stop = CancellationToken::new();
         let task = tokio::spawn(Arc::clone(&pipeline).run(stop.clone()));
         Self { pipeline, stop, task: Some(task) }

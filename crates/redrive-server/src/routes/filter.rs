@@ -71,6 +71,7 @@ impl FilterIn {
             text: self.q,
             since: self.since.map(|Moment(at)| at),
             until: self.until.map(|Moment(at)| at),
+            redriven_below: None,
         })
     }
 }

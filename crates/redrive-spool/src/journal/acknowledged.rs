@@ -50,6 +50,22 @@ impl Acknowledged {
         last.saturating_sub(self.up_to).saturating_sub(above)
     }
 
+    /// Which of the numbers from here to there are not acknowledged.
+    pub(super) fn lacking(&self, first: u64, last: u64) -> Vec<(u64, u64)> {
+        let mut lacking = Vec::new();
+        let mut from = first.max(self.up_to + 1);
+        for (start, end) in self.islands.range(..=last).filter(|(_, end)| **end >= first) {
+            if from < *start {
+                lacking.push((from, start - 1));
+            }
+            from = end + 1;
+        }
+        if from <= last {
+            lacking.push((from, last));
+        }
+        lacking
+    }
+
     /// The ranges, as an acknowledging frame carries them.
     pub(super) fn encode(&self) -> Vec<u8> {
         let pairs = self.islands.iter().take(MOST_ISLANDS);
@@ -120,6 +136,9 @@ mod tests {
                 prop_assert_eq!(acknowledged.contains(number), set.contains(&number));
             }
             prop_assert_eq!(acknowledged.missing(60), 60 - set.len() as u64);
+            let lacking: Vec<u64> =
+                acknowledged.lacking(5, 50).into_iter().flat_map(|(first, last)| first..=last).collect();
+            prop_assert_eq!(lacking, (5..=50).filter(|number| !set.contains(number)).collect::<Vec<_>>());
             let mut again = Acknowledged::default();
             again.learn(acknowledged.up_to(), &acknowledged.encode());
             prop_assert_eq!(again, acknowledged);

@@ -61,6 +61,11 @@ impl Log {
         Ok(spans)
     }
 
+    /// Whether something was acknowledged that is not written down.
+    pub(super) fn has_untold(&self) -> bool {
+        self.shared.state().untold
+    }
+
     /// Writes down what was acknowledged, if anything was.
     pub(super) fn tell_acknowledged(&mut self) -> Result<(), Error> {
         let (untold, next) = {
@@ -141,7 +146,8 @@ impl Log {
 
     fn start(&mut self, first: u64) -> Result<Active, Error> {
         let path = Segment::path(&self.shared.dir, first);
-        let file = self.shared.filesystem.create(&path).map_err(Error::io("create", &path))?;
+        let begun = Segment::unnamed(&path);
+        let file = self.shared.filesystem.create(&begun).map_err(Error::io("create", &begun))?;
         frame::encode(Kind::Start, first, TITLE, &mut self.buffer);
         let last = first.saturating_sub(1);
         self.shared.state().segments.push_back(Segment { first, last, length: 0, path });
@@ -167,8 +173,9 @@ impl Log {
         active.file.append(&self.buffer).map_err(Error::io("write", &path))?;
         active.file.sync().map_err(Error::io("sync", &path))?;
         if !active.is_named {
-            let dir = &self.shared.dir;
-            self.shared.filesystem.sync_dir(dir).map_err(Error::io("sync", dir))?;
+            let (dir, filesystem) = (&self.shared.dir, &self.shared.filesystem);
+            filesystem.rename(&Segment::unnamed(&path), &path).map_err(Error::io("rename", &path))?;
+            filesystem.sync_dir(dir).map_err(Error::io("sync", dir))?;
             active.is_named = true;
         }
         Ok(())
@@ -204,7 +211,9 @@ impl Log {
             // told of.
             let _ = active.file.truncate(segment.length);
         } else {
-            let _ = self.shared.filesystem.remove(&segment.path);
+            for path in [Segment::unnamed(&segment.path), segment.path.clone()] {
+                let _ = self.shared.filesystem.remove(&path);
+            }
             state.segments.pop_back();
         }
     }

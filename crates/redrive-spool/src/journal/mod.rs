@@ -11,7 +11,8 @@
 //! - The folder never grows beyond [`JournalOptions::max_size`]: an append that would is refused, and
 //!   nothing is ever deleted that is not acknowledged.
 //! - Whatever is found in the folder, the journal opens. Bytes that are no whole record are kept, byte for
-//!   byte, under `damaged/`, reported in [`Recovery`], and stepped over.
+//!   byte, under `damaged/`, reported in [`Recovery`], and stepped over. So are segments that are empty, and
+//!   records that are gone from between others: what was answered for is never lost in silence.
 //!
 //! # Use
 //! ```
@@ -39,6 +40,7 @@
 //! A folder of segments, each named after the number of its first record, and a file that is locked:
 //! ```text
 //! 00000000000000000001.journal   lock   damaged/00000000000000000001-4711.bin
+//! 00000000000000000001.journal.new       begun, with nothing in it that anybody was answered for
 //! ```
 //! A segment is frames, one after another. Numbers are little-endian, checksums CRC-32 (IEEE).
 //! ```text
@@ -61,6 +63,7 @@
 //! # Invariants
 //! - One writer, one open segment, the last. A segment is not written again after a restart, nor after any
 //!   error: a file whose sync failed is never synced again, since the system may have dropped the bytes.
+//! - A segment gets its name when its first frames are durable.
 //! - A segment is removed when all its records are acknowledged and a later one exists, oldest first, each
 //!   durably before the next.
 //!
@@ -84,10 +87,10 @@ use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
 
 pub use reader::Reader;
-pub use recovery::{Damaged, Recovery};
+pub use recovery::{Damage, Damaged, Recovery};
 
 use crate::error::Error;
-use crate::filesystem::{Disk, Filesystem};
+use crate::filesystem::{Disk, Filesystem, make_folder};
 use state::Shared;
 use writer::{Append, Command, Writer};
 
@@ -188,7 +191,7 @@ impl Journal {
         dir: &Path,
         options: JournalOptions,
     ) -> Result<Self, Error> {
-        filesystem.create_dir_all(dir).map_err(Error::io("create", dir))?;
+        make_folder(filesystem.as_ref(), dir).map_err(Error::io("create", dir))?;
         let lock = lock(filesystem.as_ref(), dir)?;
         let (state, recovery) = recovery::recover(filesystem.as_ref(), dir)?;
         let durable = watch::Sender::new(state.next - 1);
@@ -223,13 +226,16 @@ impl Journal {
 
     /// The next room has all of these: a crash forgets all of it, or nothing.
     pub fn acknowledge_all(&self, spans: &[Span]) {
-        let spent = {
+        let (spent, news) = {
             let mut state = self.shared.state();
+            let was_untold = state.untold;
             spans.iter().for_each(|span| state.acknowledge(span.first.0, span.last.0));
-            state.spent().is_some()
+            (state.spent().is_some(), state.untold && !was_untold)
         };
         if spent {
             self.writer.send(Command::Tidy);
+        } else if news {
+            self.writer.send(Command::Tell);
         }
     }
 

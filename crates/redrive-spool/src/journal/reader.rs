@@ -31,7 +31,7 @@ struct Place {
     /// The first number of the segment.
     segment: u64,
     offset: u64,
-    /// The last number that was seen.
+    /// The last number that was seen, or that is nobody's.
     seen: u64,
 }
 
@@ -48,9 +48,13 @@ impl Reader {
     /// When the disk cannot be read; the reader keeps its place.
     pub fn read(&mut self, most: usize, most_bytes: usize) -> Result<Vec<Record>, Error> {
         let mut batch = Batch { records: Vec::new(), most, bytes_left: most_bytes };
-        while !batch.is_full()
-            && let Some((segment, length)) = self.segment()
-        {
+        let durable = *self.durable.borrow();
+        while !batch.is_full() {
+            let Some((segment, length)) = self.segment() else {
+                // Not every number has a record: the first one of a segment without any is used up, too.
+                self.place.seen = self.place.seen.max(durable);
+                break;
+            };
             self.read_chunk(&segment, length, &mut batch)?;
         }
         Ok(batch.records)

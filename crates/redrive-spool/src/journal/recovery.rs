@@ -1,12 +1,13 @@
 //! Opening a folder: what is whole is kept, what is torn is cut, what is damaged is set aside.
 
+use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::Position;
 use super::frame::Kind;
 use super::segment::{self, Scan, Segment};
 use super::state::State;
+use super::{Position, Span};
 use crate::error::Error;
 use crate::filesystem::Filesystem;
 
@@ -20,33 +21,133 @@ pub struct Recovery {
     pub records: u64,
     /// The highest number in use: what comes later was appended since.
     pub last: Position,
-    /// Bytes that were no whole record, and the files that now keep them.
+    /// What was not as it should be.
     pub damaged: Vec<Damaged>,
 }
 
-/// Bytes that could not be read as records.
+/// Something that was not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damaged {
-    /// Whether they were the end of a segment. That is what a write looks like that a crash interrupted,
-    /// and nobody was told of; in the middle it is damage.
-    pub at_end: bool,
-    /// How many.
+    /// What it is.
+    pub kind: Damage,
+    /// How many bytes.
     pub bytes: u64,
-    /// Where they are kept, byte for byte.
-    pub kept: PathBuf,
+    /// Where they are kept, byte for byte; nowhere, if there are none but zeros.
+    pub kept: Option<PathBuf>,
+}
+
+/// What was not as it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Damage {
+    /// The end of a segment is no whole record. That is what a write looks like that a crash interrupted, and
+    /// nobody was answered for; damage to the last record looks the same.
+    Unfinished,
+    /// Bytes that were records once are none any more, or a whole segment is empty.
+    Damaged,
+    /// Records from one place to another are gone, and nobody acknowledged them.
+    Missing(Span),
+}
+
+impl Damaged {
+    /// Whether no crash explains it.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        self.kind != Damage::Unfinished
+    }
+
+    /// How many records are lost, as far as anybody can tell.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        match self.kind {
+            Damage::Unfinished | Damage::Damaged => 0,
+            Damage::Missing(span) => span.last.0 - span.first.0 + 1,
+        }
+    }
+}
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.bytes;
+        match self.kind {
+            Damage::Unfinished => write!(
+                formatter,
+                "{bytes} bytes at the end of the journal are no whole record: a write that was interrupted, and \
+                 nobody was answered for, or damage"
+            ),
+            Damage::Damaged if self.kept.is_none() => {
+                write!(formatter, "{bytes} bytes of the journal are zeros, or a file of it is empty")
+            }
+            Damage::Damaged => write!(formatter, "{bytes} bytes of the journal are damaged"),
+            Damage::Missing(Span { first, last }) => {
+                let (first, last) = (first.0, last.0);
+                write!(
+                    formatter,
+                    "records {first} to {last} of the journal are gone, and nobody had them yet"
+                )
+            }
+        }?;
+        match &self.kept {
+            Some(kept) => write!(formatter, "; the bytes are kept as {}", kept.display()),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Reads the folder.
 pub(super) fn recover(filesystem: &dyn Filesystem, dir: &Path) -> Result<(State, Recovery), Error> {
     let mut state = State { next: 1, ..State::default() };
     let mut recovery = Recovery::default();
+    let mut numbers = Numbers::default();
     for first in firsts(filesystem, dir)? {
-        recover_segment(filesystem, dir, first, &mut state, &mut recovery)?;
+        recover_segment(filesystem, dir, first, &mut state, &mut recovery, &mut numbers)?;
     }
     filesystem.sync_dir(dir).map_err(Error::io("sync", dir))?;
+    recovery.damaged.extend(numbers.settle(&mut state));
     recovery.records = state.stats().records;
     recovery.last = Position(state.next - 1);
     Ok((state, recovery))
+}
+
+/// Numbers that no whole record has.
+#[derive(Default)]
+struct Numbers {
+    /// Between records, or between segments: an append that failed, which the next frame says is acknowledged;
+    /// or records that are gone.
+    gaps: Vec<(u64, u64)>,
+    /// Used up without a record.
+    nobodys: Vec<(u64, u64)>,
+    /// The name of the last segment that held nothing.
+    emptied: u64,
+}
+
+impl Numbers {
+    /// None of them is waited for. Returns those that are gone, which is written down: it is told once.
+    fn settle(mut self, state: &mut State) -> Vec<Damaged> {
+        self.step_over_emptied(state);
+        let lacking = self.gaps.iter().flat_map(|(first, last)| state.acknowledged.lacking(*first, *last));
+        let gone: Vec<(u64, u64)> = lacking.collect();
+        state.untold |= !gone.is_empty();
+        for (first, last) in self.gaps.into_iter().chain(self.nobodys) {
+            state.acknowledged.add(first, last);
+        }
+        let missing = |(first, last)| {
+            let span = Span { first: Position(first), last: Position(last) };
+            Damaged { kind: Damage::Missing(span), bytes: 0, kept: None }
+        };
+        gone.into_iter().map(missing).collect()
+    }
+
+    /// A new segment must have another name; and what comes before that name was used.
+    fn step_over_emptied(&mut self, state: &mut State) {
+        if self.emptied < state.next {
+            return;
+        }
+        if state.next < self.emptied && !state.segments.is_empty() {
+            self.gaps.push((state.next, self.emptied - 1));
+        }
+        self.nobodys.push((state.next, self.emptied));
+        state.next = self.emptied + 1;
+    }
 }
 
 /// The first numbers of the segments, in order.
@@ -55,6 +156,10 @@ fn firsts(filesystem: &dyn Filesystem, dir: &Path) -> Result<Vec<u64>, Error> {
     for name in filesystem.names(dir).map_err(Error::io("list", dir))? {
         let name = name.map_err(Error::io("list", dir))?;
         firsts.extend(name.to_str().and_then(Segment::number_of));
+        if name.to_str().is_some_and(Segment::is_unnamed) {
+            let path = dir.join(name);
+            filesystem.remove(&path).map_err(Error::io("remove", &path))?;
+        }
     }
     firsts.sort_unstable();
     Ok(firsts)
@@ -66,34 +171,49 @@ fn recover_segment(
     first: u64,
     state: &mut State,
     recovery: &mut Recovery,
+    numbers: &mut Numbers,
 ) -> Result<(), Error> {
     let path = Segment::path(dir, first);
     let bytes = filesystem.read(&path).map_err(Error::io("read", &path))?;
     let scan = segment::scan(&bytes);
     for range in &scan.damaged {
-        recovery.damaged.extend(set_aside(filesystem, dir, first, &bytes, range.clone(), false)?);
+        recovery.damaged.push(set_aside(filesystem, dir, first, &bytes, range.clone(), Damage::Damaged)?);
     }
-    recovery.damaged.extend(set_aside(filesystem, dir, first, &bytes, scan.end..bytes.len(), true)?);
-    cut(filesystem, &path, scan.end, bytes.len())?;
-    let last = learn(state, first, &bytes, &scan);
     if scan.frames.is_empty() {
+        // It had its name, so it held something.
+        recovery.damaged.push(set_aside(filesystem, dir, first, &bytes, 0..bytes.len(), Damage::Damaged)?);
+        numbers.emptied = first;
         return filesystem.remove(&path).map_err(Error::io("remove", &path));
     }
+    if scan.end < bytes.len() {
+        let rest = scan.end..bytes.len();
+        recovery.damaged.push(set_aside(filesystem, dir, first, &bytes, rest, Damage::Unfinished)?);
+    }
+    cut(filesystem, &path, scan.end, bytes.len())?;
+    let last = learn(state, numbers, first, &bytes, &scan);
     state.segments.push_back(Segment { first, last, length: scan.end as u64, path });
     Ok(())
 }
 
 /// Takes a segment's frames into account; returns the highest number that it may hold.
-///
-/// A number that no whole record has is nobody's: its write failed, or it is among the damaged.
-fn learn(state: &mut State, first: u64, bytes: &[u8], scan: &Scan) -> u64 {
-    let mut expected = state.next;
+fn learn(state: &mut State, numbers: &mut Numbers, first: u64, bytes: &[u8], scan: &Scan) -> u64 {
+    // What was before the first segment is acknowledged: that is why it is gone.
+    let mut expected = if state.segments.is_empty() { first } else { state.next };
+    numbers.nobodys.push((state.next, expected - 1));
+    let mut gap = |expected: u64, found: u64| {
+        if expected < found {
+            numbers.gaps.push((expected, found - 1));
+        }
+    };
     state.next = state.next.max(first);
     for frame in &scan.frames {
         match frame.kind {
-            Kind::Start => {}
+            Kind::Start => {
+                gap(expected, first);
+                expected = expected.max(first);
+            }
             Kind::Record => {
-                state.acknowledged.add(expected, frame.number - 1);
+                gap(expected, frame.number);
                 expected = frame.number + 1;
                 state.next = state.next.max(expected);
             }
@@ -105,28 +225,27 @@ fn learn(state: &mut State, first: u64, bytes: &[u8], scan: &Scan) -> u64 {
     }
     // The number in its name is used up, whatever became of it: a new segment must have another name.
     state.next = state.next.max(first + 1);
-    state.acknowledged.add(expected, state.next - 1);
+    numbers.nobodys.push((expected, state.next - 1));
     state.next - 1
 }
 
-/// Keeps bytes that are no records, under a name that says where they were. Zeros say nothing.
+/// Keeps bytes that are no records, under a name that says where they were. Zeros are not worth keeping.
 fn set_aside(
     filesystem: &dyn Filesystem,
     dir: &Path,
     segment: u64,
     bytes: &[u8],
     range: Range<usize>,
-    at_end: bool,
-) -> Result<Option<Damaged>, Error> {
+    kind: Damage,
+) -> Result<Damaged, Error> {
     let damaged = &bytes[range.clone()];
     if damaged.iter().all(|byte| *byte == 0) {
-        return Ok(None);
+        return Ok(Damaged { kind, bytes: damaged.len() as u64, kept: None });
     }
     let folder = dir.join(DAMAGED);
     let kept = folder.join(format!("{segment:020}-{}.bin", range.start));
     keep(filesystem, dir, &folder, &kept, damaged)?;
-    tracing::warn!(kept = %kept.display(), bytes = damaged.len(), at_end, "bytes of the journal that are no whole record are set aside");
-    Ok(Some(Damaged { at_end, bytes: damaged.len() as u64, kept }))
+    Ok(Damaged { kind, bytes: damaged.len() as u64, kept: Some(kept) })
 }
 
 fn keep(

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use super::frame::{self, Found, Frame, Kind};
 
 const EXTENSION: &str = ".journal";
+/// What is added while it holds nothing that anybody was answered for.
+const UNNAMED: &str = ".new";
 
 /// A segment as the journal knows it.
 #[derive(Debug, Clone)]
@@ -22,6 +24,19 @@ pub(super) struct Segment {
 impl Segment {
     pub(super) fn path(dir: &Path, first: u64) -> PathBuf {
         dir.join(format!("{first:020}{EXTENSION}"))
+    }
+
+    /// Where it is begun. It gets its name when its first frames are durable: one that has its name and holds
+    /// nothing was damaged.
+    pub(super) fn unnamed(path: &Path) -> PathBuf {
+        let mut name = path.as_os_str().to_owned();
+        name.push(UNNAMED);
+        name.into()
+    }
+
+    /// Whether this is the name of a segment that was only begun.
+    pub(super) fn is_unnamed(name: &str) -> bool {
+        name.strip_suffix(UNNAMED).and_then(Self::number_of).is_some()
     }
 
     /// The first number of a segment, from the name of its file.

@@ -16,6 +16,8 @@ use crate::error::Error;
 
 /// How long acknowledgements wait for an append that takes them along.
 const LINGER: Duration = Duration::from_millis(200);
+/// The longest pause between tries to write them down while the disk fails.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// The most bytes of one group: bounds the memory, and how long the first of it waits.
 const GROUP: u64 = 8 * 1024 * 1024;
 
@@ -30,6 +32,8 @@ pub(super) enum Command {
     Append(Append),
     /// Segments may have become superfluous.
     Tidy,
+    /// Something was acknowledged: it is written down in a while, if nothing takes it along.
+    Tell,
 }
 
 /// The thread, which ends when this is dropped: after the last group, and after the last acknowledgement
@@ -69,10 +73,18 @@ impl Drop for Writer {
 }
 
 fn run(mut log: Log, inbox: &Receiver<Command>) {
+    let mut pause = LINGER;
     loop {
-        match inbox.recv_timeout(LINGER) {
+        match next(&log, inbox, pause) {
             Ok(command) => work(&mut log, command, inbox),
-            Err(RecvTimeoutError::Timeout) => rest(&mut log, inbox),
+            Err(RecvTimeoutError::Timeout) => {
+                let told = log.tell_acknowledged();
+                // On a full disk that makes room.
+                let done = told.and(log.tidy());
+                // A disk that fails is not asked five times a second.
+                pause = if done.is_ok() { LINGER } else { (pause * 2).min(LONGEST_PAUSE) };
+                note(done);
+            }
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
@@ -80,13 +92,12 @@ fn run(mut log: Log, inbox: &Receiver<Command>) {
     note(log.tidy());
 }
 
-/// Nothing came for a while: writes down what was acknowledged, and sleeps until something comes.
-fn rest(log: &mut Log, inbox: &Receiver<Command>) {
-    note(log.tell_acknowledged());
-    note(log.tidy());
-    if let Ok(command) = inbox.recv() {
-        work(log, command, inbox);
+/// What comes next; the time is over only if there is something to write down.
+fn next(log: &Log, inbox: &Receiver<Command>, pause: Duration) -> Result<Command, RecvTimeoutError> {
+    if log.has_untold() {
+        return inbox.recv_timeout(pause);
     }
+    inbox.recv().map_err(|_| RecvTimeoutError::Disconnected)
 }
 
 fn work(log: &mut Log, command: Command, inbox: &Receiver<Command>) {
@@ -114,9 +125,14 @@ struct Group {
 
 impl Group {
     fn take(&mut self, log: &mut Log, command: Command) {
-        let Command::Append(append) = command else {
-            self.tidy = true;
-            return;
+        let append = match command {
+            Command::Append(append) => append,
+            Command::Tidy => {
+                self.tidy = true;
+                return;
+            }
+            // Whoever waits for the next command knows.
+            Command::Tell => return,
         };
         let size: usize = append.records.iter().map(|record| record.len() + HEADER).sum();
         match make_room(log, self.bytes + size as u64) {

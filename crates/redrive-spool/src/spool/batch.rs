@@ -69,6 +69,10 @@ impl Meta {
     pub fn read(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes).unwrap_or_else(|_| Self::unknown())
     }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
 }
 
 /// Counts lines and makes their checksums, block by block.

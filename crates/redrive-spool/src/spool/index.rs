@@ -67,8 +67,9 @@ impl Index {
         self.unmeasured -= usize::from(old.is_none());
     }
 
-    pub(super) fn remove(&mut self, key: Key) {
-        let Some(size) = self.files.remove(&key) else { return };
+    /// Takes a file out. Whether it was there.
+    pub(super) fn remove(&mut self, key: Key) -> bool {
+        let Some(size) = self.files.remove(&key) else { return false };
         match size.checked_sub(1) {
             Some(bytes) => self.bytes -= u64::from(bytes),
             None => self.unmeasured -= 1,
@@ -76,6 +77,7 @@ impl Index {
         if let Some(name) = self.odd.remove(&key.writer) {
             self.odd_keys.remove(&name);
         }
+        true
     }
 
     pub(super) fn contains(&self, name: &str) -> bool {

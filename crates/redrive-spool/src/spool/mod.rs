@@ -21,7 +21,8 @@
 //! ```
 //! The number in front is the second of the batch, the last one counts the batches of an instance. A
 //! missing or damaged meta file counts as 1 event; one without its data is removed at the start. Any other
-//! file that is not hidden was put here by hand, and is treated as a batch.
+//! file that is not hidden was put here by hand, and is treated as a batch once it has not changed for a
+//! minute: it may still be being written.
 //!
 //! # What is damaged
 //! A file that is not gzip, or not JSON in every line, is uploaded byte for byte to the prefix of damaged
@@ -33,7 +34,9 @@ mod index;
 mod inspect;
 mod name;
 mod step;
+mod turns;
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -45,11 +48,13 @@ use jiff::Timestamp;
 pub use batch::{Batch, Checksums, Meta};
 pub use inspect::{Inspection, inspect, lines};
 pub use step::{Outcome, Step};
+pub use turns::Culprit;
 
 use crate::error::Error;
-use crate::filesystem::{Disk, Filesystem, Names};
+use crate::filesystem::{Disk, Filesystem, Names, make_folder};
 use index::{Index, Key};
 use name::{BatchName, Entry, META, UNFINISHED};
+use turns::Turns;
 
 /// How long a file that is being written is left alone: another instance may be at it.
 const UNFINISHED_FOR: Duration = Duration::from_secs(600);
@@ -125,8 +130,21 @@ struct State {
     next_look: Timestamp,
     /// Where to go on measuring.
     measured: Option<Key>,
-    /// Files that cannot be processed now, and until when they are passed over.
-    put_off: Vec<(Key, Timestamp)>,
+    turns: Turns,
+}
+
+impl State {
+    fn add(&mut self, name: &str, now: Timestamp) -> Key {
+        let key = self.index.add(name, second(now));
+        self.turns.add(key);
+        key
+    }
+
+    /// Whether it was there: of several who are done with a file, one is told so.
+    fn remove(&mut self, key: Key) -> bool {
+        self.turns.forget(key);
+        self.index.remove(key)
+    }
 }
 
 impl std::fmt::Debug for State {
@@ -186,7 +204,7 @@ impl Spool {
         options: SpoolOptions,
         now: Timestamp,
     ) -> Result<Self, Error> {
-        filesystem.create_dir_all(dir).map_err(Error::io("create", dir))?;
+        make_folder(filesystem.as_ref(), dir).map_err(Error::io("create", dir))?;
         let spool = Self {
             filesystem,
             dir: dir.to_owned(),
@@ -212,12 +230,12 @@ impl Spool {
     /// [`Error::Full`] when there is no room to be had, [`Error::Io`] when the disk fails. The batch is not
     /// there then, and the caller still has it.
     pub fn save(&self, name: &str, batch: &Batch, now: Timestamp) -> Result<Vec<Lost>, Error> {
-        let meta = serde_json::to_vec(&batch.meta).unwrap_or_default();
+        let meta = batch.meta.encode();
         let size = (batch.data.len() + meta.len()) as u64;
         let lost = self.make_room(size)?;
         self.write(name, &batch.data, &meta)?;
         let mut state = self.state();
-        let key = state.index.add(name, second(now));
+        let key = state.add(name, now);
         state.index.measure(key, size);
         Ok(lost)
     }
@@ -226,6 +244,19 @@ impl Spool {
     #[must_use]
     pub fn is_full_for(&self, size: u64) -> bool {
         self.options.on_full == OnFull::Refuse && self.state().index.bytes() + size > self.options.max_size
+    }
+
+    /// The store took something that was never here: then whatever fails alone is to blame for it.
+    pub fn store_took(&self) {
+        self.state().turns.store_took();
+    }
+
+    /// Whether others would be deleted for this batch now.
+    #[must_use]
+    pub fn evicts_for(&self, batch: &Batch) -> bool {
+        let size = (batch.data.len() + batch.meta.encode().len()) as u64;
+        self.options.on_full == OnFull::EvictOldest
+            && self.state().index.bytes().saturating_add(size) > self.options.max_size
     }
 
     /// How much it holds.
@@ -243,7 +274,7 @@ impl Spool {
         let after = after.and_then(|name| state.index.key(name));
         let files = state.index.after(after).take(most).map(|(key, bytes)| Waiting {
             file: state.index.name(key),
-            since: Timestamp::from_second(key.unix.into()).unwrap_or_default(),
+            since: time(key.unix),
             bytes,
         });
         files.collect()
@@ -254,7 +285,7 @@ impl Spool {
     pub fn waiting(&self, name: &str) -> Option<Waiting> {
         let state = self.state();
         let key = state.index.key(name).filter(|_| state.index.contains(name))?;
-        let since = Timestamp::from_second(key.unix.into()).unwrap_or_default();
+        let since = time(key.unix);
         Some(Waiting { file: name.to_owned(), since, bytes: None })
     }
 
@@ -272,6 +303,28 @@ impl Spool {
     pub fn oldest(&self, from: Timestamp, least: usize) -> Vec<Waiting> {
         let state = self.state();
         some(&state.index, state.index.from(second(from)), least)
+    }
+
+    /// How many files there are from this time on, and before that one.
+    #[must_use]
+    pub fn count(&self, since: Option<Timestamp>, until: Option<Timestamp>) -> u64 {
+        let state = self.state();
+        if since.is_none() && until.is_none() {
+            return state.index.len() as u64;
+        }
+        let is_before = |unix: u32| until.is_none_or(|until| time(unix) < until);
+        let files = state.index.from(since.map_or(0, second_after));
+        files.take_while(|(key, _)| is_before(key.unix)).count() as u64
+    }
+
+    /// How many files there are of each hour, from this time on: the hours are counted since 1970.
+    #[must_use]
+    pub fn hours(&self, since: Timestamp) -> BTreeMap<i64, u64> {
+        let mut hours = BTreeMap::new();
+        for (key, _) in self.state().index.from(second_after(since)) {
+            *hours.entry(i64::from(key.unix) / 3600).or_default() += 1;
+        }
+        hours
     }
 
     /// The contents of a file that waits; [`inspect`] says what is in it. `None` if no such file does.
@@ -292,13 +345,14 @@ impl Spool {
     }
 
     /// Moves a file that waits, and what is beside it, to the folder [`SET_ASIDE`], where nobody looks for
-    /// batches: it is not uploaded any more, and not deleted either.
+    /// batches: it is not uploaded any more, and not deleted either. Whether it waited: somebody else may have
+    /// been quicker.
     ///
     /// # Errors
     /// When the disk refuses; the file waits on then.
-    pub fn set_aside(&self, name: &str) -> Result<(), Error> {
+    pub fn set_aside(&self, name: &str) -> Result<bool, Error> {
         let key = self.state().index.key(name);
-        let Some(key) = key else { return Ok(()) };
+        let Some(key) = key else { return Ok(false) };
         let aside = self.dir.join(SET_ASIDE);
         self.filesystem.create_dir_all(&aside).map_err(Error::io("create", &aside))?;
         // One of that name may be there already, if somebody put it here again by hand.
@@ -321,8 +375,7 @@ impl Spool {
         }
         self.filesystem.sync_dir(&aside).map_err(Error::io("sync", &aside))?;
         self.filesystem.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))?;
-        self.state().index.remove(key);
-        Ok(())
+        Ok(self.state().remove(key))
     }
 
     /// Where it is.
@@ -344,7 +397,7 @@ impl Spool {
             // A name that is no text is nobody's batch.
             let Some(name) = name.to_str() else { continue };
             match Entry::of(name) {
-                Entry::Data(name) => drop(state.index.add(name, second(now))),
+                Entry::Data(name) => drop(state.add(name, now)),
                 Entry::MetaOf(data) => beside.push(data.to_owned()),
                 Entry::Unfinished(data) => self.remove_unfinished(data, now),
                 Entry::Other => {}
@@ -379,17 +432,17 @@ impl Spool {
             let Some(oldest) = oldest else {
                 return Err(Error::Full { dir: self.dir.clone(), size: bytes, limit });
             };
-            lost.push(self.lose(oldest)?);
+            lost.extend(self.lose(oldest)?);
         }
     }
 
-    /// Deletes a file that was not uploaded.
-    fn lose(&self, key: Key) -> Result<Lost, Error> {
+    /// Deletes a file that was not uploaded; nothing is lost if somebody else was quicker.
+    fn lose(&self, key: Key) -> Result<Option<Lost>, Error> {
         let name = self.state().index.name(key);
         let events = self.meta(&name).num_events;
         self.delete(&name)?;
-        self.state().index.remove(key);
-        Ok(Lost { file: name, events })
+        let was_there = self.state().remove(key);
+        Ok(was_there.then_some(Lost { file: name, events }))
     }
 
     /// The data goes first: what is left of an interrupted deletion is removed at the next start.
@@ -450,11 +503,20 @@ fn second(time: Timestamp) -> u32 {
     u32::try_from(time.as_second().max(0)).unwrap_or(u32::MAX)
 }
 
+/// The first second that is not before this time.
+fn second_after(time: Timestamp) -> u32 {
+    second(time).saturating_add(u32::from(time.subsec_nanosecond() > 0))
+}
+
+fn time(unix: u32) -> Timestamp {
+    Timestamp::from_second(unix.into()).unwrap_or_default()
+}
+
 /// The first files of these: at least so many, and all of the last second among them.
 fn some(index: &Index, files: impl Iterator<Item = (Key, Option<u64>)>, least: usize) -> Vec<Waiting> {
     let mut some: Vec<Waiting> = Vec::new();
     for (key, bytes) in files {
-        let since = Timestamp::from_second(key.unix.into()).unwrap_or_default();
+        let since = time(key.unix);
         if some.len() >= least && some.last().is_some_and(|last| last.since != since) {
             break;
         }

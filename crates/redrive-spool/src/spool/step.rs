@@ -1,5 +1,6 @@
 //! One step of recovery: tend the folder a little, then take the oldest file to the store.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,12 +9,13 @@ use redrive_core::failure::{Class, Failure};
 
 use super::index::Key;
 use super::name::Entry;
-use super::{Batch, Inspection, Lost, Spool, State, inspect, second};
+use super::{Batch, Culprit, Inspection, Lost, Spool, State, inspect, second};
 use crate::error::Error;
+use crate::filesystem::Stamp;
 use crate::target::Target;
 
-/// How long a file is passed over that will not go by itself.
-const PUT_OFF: Duration = Duration::from_secs(300);
+/// How long a file that is not whole, or not ours, must not have changed before it is taken.
+const SETTLED: Duration = Duration::from_secs(60);
 
 /// What a step did.
 #[derive(Debug, Clone)]
@@ -53,6 +55,8 @@ pub enum Outcome {
         file: String,
         /// What the store said.
         failure: Failure,
+        /// Whose fault that seems to be.
+        culprit: Culprit,
     },
     /// The disk does not give it: it is kept, and the others go first.
     Unreadable {
@@ -60,6 +64,16 @@ pub enum Outcome {
         file: String,
         /// What the disk said.
         error: Error,
+    },
+    /// It was uploaded, and somebody else has uploaded or deleted it meanwhile: they count it.
+    Gone {
+        /// Its name.
+        file: String,
+    },
+    /// Somebody is still writing to it: it is kept until it has not changed for a while.
+    Unfinished {
+        /// Its name.
+        file: String,
     },
 }
 
@@ -77,6 +91,7 @@ impl Spool {
         let outcome = match found {
             Found::Nothing => Outcome::Empty,
             Found::Unreadable(file, error) => Outcome::Unreadable { file, error },
+            Found::Unfinished(file) => Outcome::Unfinished { file },
             Found::File(file) => self.deliver(file, target, now).await,
         };
         Step { expired, outcome }
@@ -85,24 +100,18 @@ impl Spool {
     /// Takes the file of this name to the store, out of turn. `None` if no such file waits.
     pub async fn process(self: &Arc<Self>, name: &str, target: &Target, now: Timestamp) -> Option<Outcome> {
         let (spool, name) = (Arc::clone(self), name.to_owned());
-        let looked = tokio::task::spawn_blocking(move || spool.find(name)).await;
+        let looked = tokio::task::spawn_blocking(move || spool.find(name, now)).await;
         match looked.unwrap_or(Found::Nothing) {
             Found::Nothing => None,
             Found::Unreadable(file, error) => Some(Outcome::Unreadable { file, error }),
+            Found::Unfinished(file) => Some(Outcome::Unfinished { file }),
             Found::File(file) => Some(self.deliver(file, target, now).await),
         }
     }
 
-    fn find(&self, name: String) -> Found {
-        let Some(key) = self.state().index.key(&name) else { return Found::Nothing };
-        match self.read(&name) {
-            Ok(Some(batch)) => {
-                let inspection = inspect(&batch.data, &batch.meta);
-                Found::File(File { key, name, batch, inspection })
-            }
-            Ok(None) => Found::Nothing,
-            Err(error) => Found::Unreadable(name, error),
-        }
+    fn find(&self, name: String, now: Timestamp) -> Found {
+        let key = self.state().index.key(&name);
+        key.map_or(Found::Nothing, |key| self.look_at(key, name, now))
     }
 
     /// Deletes what is too old, and looks at the next entries of the folder: at most `scan` of each.
@@ -119,7 +128,7 @@ impl Spool {
             let oldest = self.state().index.oldest().filter(|key| u64::from(key.unix) < limit);
             let Some(oldest) = oldest else { break };
             match self.lose(oldest) {
-                Ok(lost) => expired.push(lost),
+                Ok(lost) => expired.extend(lost),
                 Err(error) => {
                     tracing::warn!(%error, "a file that is too old cannot be deleted");
                     break;
@@ -140,7 +149,7 @@ impl Spool {
             match names.next() {
                 Some(Ok(name)) => {
                     if let Some(Entry::Data(name)) = name.to_str().map(Entry::of) {
-                        state.index.add(name, second(now));
+                        state.add(name, now);
                     }
                 }
                 Some(Err(_)) | None => {
@@ -176,40 +185,78 @@ impl Spool {
         loop {
             let next = self.state().next(now);
             let Some((key, name)) = next else { return Found::Nothing };
-            match self.read(&name) {
-                Ok(Some(batch)) => {
-                    let inspection = inspect(&batch.data, &batch.meta);
-                    return Found::File(File { key, name, batch, inspection });
-                }
+            match self.look_at(key, name, now) {
                 // Somebody else took it.
-                Ok(None) => self.state().index.remove(key),
-                Err(error) => {
+                Found::Nothing => drop(self.state().remove(key)),
+                Found::Unfinished(_) => self.state().turns.put_off_until(key, now + SETTLED),
+                Found::Unreadable(name, error) => {
                     self.put_off(key, now);
                     return Found::Unreadable(name, error);
                 }
+                found @ Found::File(_) => return found,
             }
+        }
+    }
+
+    /// Reads a file from end to end.
+    fn look_at(&self, key: Key, name: String, now: Timestamp) -> Found {
+        let stamp = match self.stamp(&name) {
+            Ok(stamp) => stamp,
+            Err(error) => return Found::Unreadable(name, error),
+        };
+        match (stamp, self.read(&name)) {
+            (Some(stamp), Ok(Some(batch))) => {
+                let inspection = inspect(&batch.data, &batch.meta);
+                let file = File { key, name, batch, inspection, stamp };
+                if file.is_settled(now) { Found::File(file) } else { Found::Unfinished(file.name) }
+            }
+            (None, _) | (_, Ok(None)) => Found::Nothing,
+            (_, Err(error)) => Found::Unreadable(name, error),
+        }
+    }
+
+    fn stamp(&self, name: &str) -> Result<Option<Stamp>, Error> {
+        let path = self.dir.join(name);
+        match self.filesystem.stamp(&path) {
+            Ok(stamp) => Ok(Some(stamp)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("look at", &path)(error)),
         }
     }
 
     async fn deliver(&self, file: File, target: &Target, now: Timestamp) -> Outcome {
         match upload(&file, target).await {
-            Ok(()) => self.finish(file),
+            Ok(()) => {
+                self.store_took();
+                self.finish(file)
+            }
             Err(failure) => {
-                // What the store will never take must not stand in the way of the others.
-                if matches!(failure.class, Class::Permanent | Class::Malformed) {
-                    self.put_off(file.key, now);
-                }
-                Outcome::Kept { file: file.name, failure }
+                let culprit = self.blame(file.key, &failure, now);
+                Outcome::Kept { file: file.name, failure, culprit }
             }
         }
     }
 
+    /// What the store will never take must not stand in the way of the others.
+    fn blame(&self, key: Key, failure: &Failure, now: Timestamp) -> Culprit {
+        if matches!(failure.class, Class::Permanent | Class::Malformed) {
+            self.put_off(key, now);
+            return Culprit::File;
+        }
+        self.state().turns.failed(key, now)
+    }
+
     fn finish(&self, file: File) -> Outcome {
+        // Written to since it was read: it goes again when it is whole, as the same object.
+        if self.stamp(&file.name).is_ok_and(|stamp| stamp.is_some_and(|stamp| stamp != file.stamp)) {
+            self.state().turns.put_off_until(file.key, Timestamp::now() + SETTLED);
+            return Outcome::Unfinished { file: file.name };
+        }
         if let Err(error) = self.delete(&file.name) {
             tracing::warn!(%error, "a file that was uploaded cannot be deleted: it is uploaded again later, as the same object");
             self.put_off(file.key, Timestamp::now());
-        } else {
-            self.state().index.remove(file.key);
+        } else if !self.state().remove(file.key) {
+            return Outcome::Gone { file: file.name };
         }
         let file_name = file.name;
         match file.inspection {
@@ -222,15 +269,13 @@ impl Spool {
     }
 
     fn put_off(&self, key: Key, now: Timestamp) {
-        self.state().put_off.push((key, now + PUT_OFF));
+        self.state().turns.put_off(key, now);
     }
 }
 
 impl State {
     fn next(&mut self, now: Timestamp) -> Option<(Key, String)> {
-        self.put_off.retain(|(_, until)| *until > now);
-        let is_put_off = |key: Key| self.put_off.iter().any(|(other, _)| *other == key);
-        let key = self.index.after(None).map(|(key, _)| key).find(|key| !is_put_off(*key))?;
+        let key = self.turns.next(&self.index, now)?;
         Some((key, self.index.name(key)))
     }
 }
@@ -238,6 +283,7 @@ impl State {
 enum Found {
     Nothing,
     Unreadable(String, Error),
+    Unfinished(String),
     File(File),
 }
 
@@ -246,6 +292,19 @@ struct File {
     name: String,
     batch: Batch,
     inspection: Inspection,
+    /// When it was read.
+    stamp: Stamp,
+}
+
+impl File {
+    /// Whether nobody writes to it any more. Batches of ours get their name when they are whole; a file that
+    /// somebody copies here has it from the start, and what looks whole may only be so far.
+    fn is_settled(&self, now: Timestamp) -> bool {
+        let is_sound = matches!(self.inspection, Inspection::Sound { .. });
+        let is_ours = self.batch.meta.checksums.is_some();
+        // The time of a file on another host may be ahead of ours.
+        (is_sound && is_ours) || now.duration_since(self.stamp.written).unsigned_abs() >= SETTLED
+    }
 }
 
 /// What is intact first: when only that arrived, the file is still here.

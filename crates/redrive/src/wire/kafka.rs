@@ -44,6 +44,7 @@ mod with {
     use redrive_kafka::index::{IndexOptions, index};
     use redrive_kafka::plan::Destination;
     use redrive_kafka::redriver::Redriver;
+    use redrive_kafka::seal::Seal;
     use redrive_kafka::sink::{
         HttpSink, HttpSinkOptions, MySqlSink, PostgresSink, Sink, SinkTable, SqliteSink,
     };
@@ -76,8 +77,9 @@ mod with {
         let kafka =
             KafkaPipeline::new(options, decoder(&config.sink)?, sink(&config.sink)?, Arc::new(observer))
                 .context("the client cannot be made")?;
-        let kafka = Arc::new(kafka);
-        let redriver = Redriver::new(store.clone(), Arc::clone(kafka.publisher()), config.topic.as_str());
+        let kafka = Arc::new(kafka.sealed_by(seal(config)));
+        let (publisher, topic) = (Arc::clone(kafka.publisher()), config.topic.as_str());
+        let redriver = Redriver::new(store.clone(), publisher, topic, seal(config));
         let backoff = Backoff::new(Duration::from_secs(1), 2.0, Duration::from_secs(60))?;
         let policy = Policy::new(REDRIVE_ATTEMPTS, backoff);
         let pipeline = Pipeline::new(&config.name, PipelineKind::Kafka, store.clone(), store.clone(), policy)
@@ -213,6 +215,20 @@ mod with {
             folder_size: config.fallback.max_size.bytes(),
             grace: grace.min(Duration::from_secs(10)),
         })
+    }
+
+    /// Of everything in the settings that producers need not know: all instances have the same.
+    fn seal(config: &KafkaConfig) -> Seal {
+        let mut secrets = vec![config.topic.as_str(), config.group.as_str()];
+        secrets.extend(config.properties.iter().flat_map(|(name, value)| [name.as_str(), value.expose()]));
+        match &config.sink.place {
+            KafkaPlace::Table { database, .. } => secrets.push(database.expose()),
+            KafkaPlace::Http { url, headers } => {
+                secrets.push(url.as_url().as_str());
+                secrets.extend(headers.iter().flat_map(|(name, value)| [name.as_str(), value.expose()]));
+            }
+        }
+        Seal::from_secrets(secrets)
     }
 
     fn decoder(sink: &KafkaSink) -> anyhow::Result<Decoder> {

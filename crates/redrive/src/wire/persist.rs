@@ -67,17 +67,9 @@ pub(super) fn launch(
 fn journal(config: &PersistConfig) -> anyhow::Result<Journal> {
     let options = JournalOptions { max_size: config.journal.max_size.bytes(), ..JournalOptions::default() };
     let journal = Journal::open(&config.journal.dir, options).context("its journal cannot be used")?;
-    let found = journal.recovery();
-    if found.records > 0 {
-        tracing::info!(pipeline = %config.name, events = found.records, "events of the last run are in the journal");
-    }
-    for damaged in &found.damaged {
-        let (bytes, kept) = (damaged.bytes, damaged.kept.display());
-        if damaged.at_end {
-            tracing::info!(pipeline = %config.name, bytes, %kept, "an unfinished write was cut from the journal");
-        } else {
-            tracing::error!(pipeline = %config.name, bytes, %kept, "a damaged part of the journal was set aside");
-        }
+    let events = journal.recovery().records;
+    if events > 0 {
+        tracing::info!(pipeline = %config.name, events, "events of the last run are in the journal");
     }
     Ok(journal)
 }

@@ -6,13 +6,15 @@
 //! that may pass is raised again, and then nothing of the call is stored. Its plan must be a generic one:
 //! with a plan of its own for each slice the server would copy all arrays each time.
 
+use std::sync::Arc;
+
 use redrive_core::classify::sqlstate;
 use redrive_core::failure::{Code, Failure};
 use redrive_store::Dialect;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Executor as _, Row as _};
 
-use super::Link;
+use super::{Link, Shape};
 use crate::row::{Cell, Row};
 use crate::sink::statement::SinkTable;
 
@@ -23,9 +25,11 @@ pub(super) struct Function {
     call: String,
 }
 
-/// States that say nothing about a row, as the core's table has them.
-const MAY_PASS: &str = "s LIKE ANY (ARRAY['08%', '40%', '53%', '57%', '58%', '28%', '3D%']) AND s <> '40002' \
-                        OR s IN ('25006', '25P03', '25P04', '26000', '55P03', '55006', '72000', 'HV00N')";
+/// States that say nothing about a row, as the core's table has them, and those that mostly speak of the
+/// statement, the table or the role: which of the two, the function cannot tell.
+const MAY_PASS: &str = "s LIKE ANY (ARRAY['08%', '40%', '53%', '57%', '58%', '28%', '3D%', '42%', '3F%', '0A%', \
+                        '55%', '0L%', '0P%']) AND s <> '40002' \
+                        OR s IN ('25006', '25P03', '25P04', '26000', '72000', 'HV00N')";
 
 impl Function {
     pub(super) fn new(table: &SinkTable, types: &[String]) -> Self {
@@ -67,16 +71,17 @@ impl Function {
 
     /// Stores what can be stored, and names the rest.
     pub(super) async fn call(
-        &self,
+        shape: &Arc<Shape>,
         link: &mut Link,
         rows: &[Row<'_>],
     ) -> Result<Vec<(usize, Failure)>, sqlx::Error> {
-        if !link.has_function {
-            link.connection.execute(sqlx::raw_sql(AssertSqlSafe(self.create.clone()))).await?;
-            link.has_function = true;
+        let Self { create, call } = &shape.function;
+        if !link.function_of.as_ref().is_some_and(|made_for| Arc::ptr_eq(made_for, shape)) {
+            link.connection.execute(sqlx::raw_sql(AssertSqlSafe(create.clone()))).await?;
+            link.function_of = Some(Arc::clone(shape));
         }
         let width = rows.first().map_or(0, |row| row.cells.len() + 3);
-        let mut query = sqlx::query(AssertSqlSafe(self.call.clone()));
+        let mut query = sqlx::query(AssertSqlSafe(call.clone()));
         for column in columns(width, rows) {
             query = query.bind(column);
         }
@@ -153,7 +158,7 @@ fn text(cell: &Cell<'_>) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The function must let pass exactly what the core calls retryable.
+    /// The function must let pass what the core calls retryable, and what speaks of the table.
     #[test]
     fn the_function_knows_the_states_that_may_pass() {
         let states = [
@@ -164,6 +169,9 @@ mod tests {
             assert!(sqlstate::classify(state).is_retryable(), "{state}");
             let prefix = format!("'{}%'", &state[..2]);
             assert!(MAY_PASS.contains(&prefix) || MAY_PASS.contains(&format!("'{state}'")), "{state}");
+        }
+        for state in ["42501", "42P01", "42804", "3F000", "0A000", "55000"] {
+            assert!(MAY_PASS.contains(&format!("'{}%'", &state[..2])), "{state}");
         }
         for state in ["40002", "23505", "23503", "23514", "22P02", "22001", "P0001"] {
             assert!(!sqlstate::classify(state).is_retryable(), "{state}");

@@ -9,21 +9,24 @@
 //!    rest: slices of adaptive size, each in an exception block, `ON CONFLICT DO NOTHING`.
 //! 3. Where the function cannot be made (no TEMP privilege, a pooler between us), plain bisecting.
 //!
+//! A failure that speaks of the statement, the table or the role (a lost right, a renamed column) is no
+//! record's fault. COPY and the function may meet one that a plain insert does not (row-level security takes
+//! no COPY), so the plain insert has the last word on it; the batch is then undecided, and is parked.
+//!
 //! All three store the same rows and name the same poison: rows go in from left to right, and a row is
 //! poison if it fails when everything good before it is there.
 
 mod copy;
 mod isolate;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use redrive_core::failure::{Code, Failure};
 use redrive_store::Dialect;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgDatabaseError};
-use sqlx::{AssertSqlSafe, Connection as _, Executor as _, Row as _};
-use tokio::sync::OnceCell;
+use sqlx::{Connection as _, Row as _};
 
 use super::statement::SinkTable;
 use super::{Sink, Stored, bisect, may_pass};
@@ -52,7 +55,8 @@ pub struct PostgresSink {
     timeout: Duration,
     isolation: Isolation,
     copy: String,
-    shape: OnceCell<Shape>,
+    /// Read again after a failure that speaks of the table.
+    shape: Mutex<Option<Arc<Shape>>>,
     idle: Mutex<Vec<Link>>,
 }
 
@@ -63,11 +67,11 @@ struct Shape {
     function: Function,
 }
 
-/// A connection, and whether the server-side function was made on it.
+/// A connection, and the shape for which the server-side function was made on it.
 #[derive(Debug)]
 struct Link {
     connection: PgConnection,
-    has_function: bool,
+    function_of: Option<Arc<Shape>>,
 }
 
 /// Why a statement failed: the failure, and the row that it names, if it names one.
@@ -78,6 +82,8 @@ struct Refused {
     /// A unique key is broken: the row may be there already. Which key was broken says nothing, since a
     /// record that comes twice breaks all of them.
     clash: bool,
+    /// The statement, the table or the role is at fault.
+    setup: bool,
 }
 
 impl PostgresSink {
@@ -95,8 +101,7 @@ impl PostgresSink {
             .options([("lock_timeout", millis.as_str()), ("datestyle", "ISO")]);
         let dialect = Dialect::Postgres;
         let copy = format!("COPY {} ({}) FROM STDIN", table.quoted(dialect), table.list(dialect));
-        let shape = OnceCell::new();
-        let (isolation, idle) = (Isolation::default(), Mutex::default());
+        let (isolation, shape, idle) = (Isolation::default(), Mutex::default(), Mutex::default());
         Ok(Self { options, table, timeout, isolation, copy, shape, idle })
     }
 
@@ -122,6 +127,9 @@ impl PostgresSink {
             Err(_) => return Err(Refused::of(timed_out(within))),
         };
         let broken = done.as_ref().is_err_and(|refused| refused.failure.code.is_none() || is_gone(refused));
+        if done.as_ref().is_err_and(|refused| refused.setup) {
+            *self.shape.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
         if !broken {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(link);
         }
@@ -133,15 +141,20 @@ impl PostgresSink {
             return Ok(link);
         }
         let connection = PgConnection::connect_with(&self.options).await.map_err(|error| refused(&error))?;
-        Ok(Link { connection, has_function: false })
+        Ok(Link { connection, function_of: None })
     }
 
-    async fn shape(&self, link: &mut Link) -> Result<&Shape, Refused> {
-        let read = async { self.read_shape(&mut link.connection).await.map_err(|error| refused(&error)) };
-        self.shape.get_or_try_init(|| read).await
+    async fn shape(&self, link: &mut Link) -> Result<Arc<Shape>, Refused> {
+        let known = self.shape.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(shape) = known {
+            return Ok(shape);
+        }
+        let shape = Arc::new(self.read_shape(&mut link.connection).await?);
+        *self.shape.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&shape));
+        Ok(shape)
     }
 
-    async fn read_shape(&self, connection: &mut PgConnection) -> Result<Shape, sqlx::Error> {
+    async fn read_shape(&self, connection: &mut PgConnection) -> Result<Shape, Refused> {
         // Without its length: a cast to varchar(3) would cut in silence what an insert refuses.
         let rows = sqlx::query(
             "SELECT a.attname::text, format_type(a.atttypid, -1) FROM pg_attribute a \
@@ -149,16 +162,26 @@ impl PostgresSink {
         )
         .bind(self.table.quoted(Dialect::Postgres))
         .fetch_all(&mut *connection)
-        .await?;
+        .await
+        .map_err(|error| refused(&error))?;
         let types: Vec<(String, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
         let type_of = |name: &String| {
-            types.iter().find(|(column, _)| column == name).map_or("text".to_owned(), |(_, of)| of.clone())
+            let found = types.iter().find(|(column, _)| column == name);
+            found.map(|(_, of)| of.clone()).ok_or_else(|| Refused::of(self.gone(name)))
         };
-        let types: Vec<String> = self.table.names().map(type_of).collect();
+        let types: Vec<String> = self.table.names().map(type_of).collect::<Result<_, _>>()?;
         Ok(Shape {
             insert: isolate::insert(&self.table, &types),
             function: Function::new(&self.table, &types),
         })
+    }
+
+    fn gone(&self, column: &str) -> Failure {
+        let table = self.table.name();
+        Failure::transient(
+            "Database",
+            format!("the sink's table {table} is not there, or has no column {column}"),
+        )
     }
 
     /// Everything at once: all or nothing, and nothing that is there already.
@@ -180,6 +203,9 @@ impl PostgresSink {
                 Ok(()) => return stored,
                 Err(refused) => refused,
             };
+            if refused.setup {
+                break;
+            }
             if may_pass(&refused.failure) {
                 stored.extend(Stored::nothing(rows.len() - first, refused.failure), first);
                 return stored;
@@ -212,13 +238,15 @@ impl PostgresSink {
         let called = self
             .with(async |link: &mut Link| {
                 let shape = self.shape(link).await?;
-                let call = shape.function.call(link, rows).await;
+                let call = Function::call(&shape, link, rows).await;
                 call.map_err(|error| refused(&error))
             })
             .await;
         match called {
             Ok(poison) => Stored { poison, ..Stored::default() },
-            Err(refused) if may_pass(&refused.failure) => Stored::nothing(rows.len(), refused.failure),
+            Err(refused) if may_pass(&refused.failure) && !refused.setup => {
+                Stored::nothing(rows.len(), refused.failure)
+            }
             Err(_) => bisect(self, rows, None).await,
         }
     }
@@ -249,12 +277,8 @@ impl Sink for PostgresSink {
     }
 
     async fn probe(&self) -> Result<(), Failure> {
-        let asked = self.with(async |link: &mut Link| {
-            let text = format!("SELECT 1 FROM {} LIMIT 0", self.table.quoted(Dialect::Postgres));
-            let asked = link.connection.execute(sqlx::raw_sql(AssertSqlSafe(text))).await;
-            asked.map(|_| ()).map_err(|error| refused(&error))
-        });
-        asked.await.map_err(|refused| refused.failure)
+        // The insert itself, of no rows: it finds a lost right, which a look at the table does not.
+        self.write(&[]).await
     }
 
     async fn check(&self) -> Result<(), String> {
@@ -266,7 +290,8 @@ impl Sink for PostgresSink {
             .await;
         let (columns, keys) =
             found.map_err(|refused| format!("the sink's database: {}", refused.failure.message))?;
-        self.table.complaint(Dialect::Postgres, &columns, &keys).map_or(Ok(()), Err)
+        self.table.complaint(Dialect::Postgres, &columns, &keys).map_or(Ok(()), Err)?;
+        self.probe().await.map_err(|failure| self.table.unwritable(&failure))
     }
 }
 
@@ -304,7 +329,7 @@ async fn unique_indexes(
 
 impl Refused {
     fn of(failure: Failure) -> Self {
-        Self { failure, row: None, clash: false }
+        Self { failure, row: None, clash: false, setup: false }
     }
 }
 
@@ -328,8 +353,8 @@ fn refused(error: &sqlx::Error) -> Refused {
     else {
         return Refused::of(failure);
     };
-    // COPY into something that takes no COPY, a missing table: nobody's records are to blame.
-    if matches!(known.code(), "42P01" | "42703" | "3F000") {
+    let setup = speaks_of_setup(known);
+    if setup {
         failure = transient(failure);
     }
     if let Some(detail) = known.detail() {
@@ -340,5 +365,13 @@ fn refused(error: &sqlx::Error) -> Refused {
     } else {
         failure = Failure { message: redrive_core::failure::clean(known.message()), ..failure };
     }
-    Refused { failure, row: copy::named_row(known.r#where()), clash: known.code() == "23505" }
+    Refused { failure, row: copy::named_row(known.r#where()), clash: known.code() == "23505", setup }
+}
+
+/// Whether an error is about the statement, the table or the role, and so about every record alike: wrong
+/// names and types and lost rights (42), no such schema (3F), what the table does not take (0A, 55), roles
+/// (0L, 0P). Row-level security and `RAISE` in a trigger report single rows with the same codes.
+fn speaks_of_setup(error: &PgDatabaseError) -> bool {
+    let is_of_a_row = matches!(error.routine(), Some("ExecWithCheckOptions" | "exec_stmt_raise"));
+    !is_of_a_row && matches!(error.code().get(..2), Some("42" | "3F" | "0A" | "55" | "0L" | "0P"))
 }

@@ -1,4 +1,4 @@
--- COALESCE: an application's own table may allow NULL where ours does not.
+-- An application's own table may allow NULL, or longer texts, where ours does not.
 -- One statement: the letter is there before the event is gone, or neither is.
 WITH gone AS (
     DELETE FROM {table} AS t
@@ -9,7 +9,7 @@ WITH gone AS (
 )
 INSERT INTO {letters} (original_event_id, event_type, aggregate_type, aggregate_id, payload, error_message,
     retry_count, created_at, origin_id, redrive_count, error_class, error_code, error_kind, fingerprint, history)
-SELECT id, COALESCE(event_type, ''), aggregate_type, aggregate_id, payload, message,
+SELECT id, left(COALESCE(event_type::text, ''), 100), left(aggregate_type::text, 100), left(aggregate_id::text, 255), payload, message,
     COALESCE(retry_count, 0), COALESCE(created_at, now()), COALESCE(origin_id, id), redrive_count, class, code, kind, new_fingerprint, new_history
 FROM gone
 RETURNING original_event_id

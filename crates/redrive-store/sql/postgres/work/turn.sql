@@ -21,6 +21,6 @@ WITH done AS (
 )
 SELECT claimed.*, NULL::bigint FROM claimed
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, lost.id
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, lost.id
 FROM (SELECT unnest($1::bigint[]) AS id EXCEPT ALL SELECT done_id FROM done) AS lost
 WHERE (SELECT count(*) FROM done) < cardinality($1::bigint[])

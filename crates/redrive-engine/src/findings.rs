@@ -1,0 +1,48 @@
+//! Findings: what opening a journal brought to light is logged and counted; damage is told, too.
+//!
+//! A journal opens whatever is in its folder. So this is the only place where people learn that something
+//! that was answered for is gone.
+
+use metrics::{Counter, counter, describe_counter};
+use redrive_spool::Journal;
+use redrive_spool::journal::Damage;
+
+use crate::alerts::{AlertService, Dropped, Inert};
+
+/// What was found, by its kind.
+const FOUND: &str = "redrive_journal_damaged_total";
+
+/// Tells what was found when this journal was opened.
+pub(crate) fn tell(pipeline: &str, journal: &Journal, alerts: &dyn AlertService) {
+    describe_counter!(FOUND, "What was not as it should be when a journal was opened.");
+    let found = |kind: &'static str| -> Counter {
+        counter!(FOUND, "pipeline" => pipeline.to_owned(), "kind" => kind)
+    };
+    // Shown from the start: an alert on a number that is not there yet never fires.
+    for kind in ["damaged", "missing"] {
+        found(kind).increment(0);
+    }
+    let dir = journal.dir().display();
+    for damaged in &journal.recovery().damaged {
+        found(name(damaged.kind)).increment(1);
+        if !damaged.is_damage() {
+            tracing::warn!(pipeline, %dir, found = %damaged, "the journal was cut to its last whole record");
+            continue;
+        }
+        tracing::error!(pipeline, %dir, found = %damaged, "the journal is damaged: events may be lost");
+        let why = format!("the journal {dir} is damaged: {damaged}");
+        alerts.dropped(Dropped {
+            pipeline: Inert::new(pipeline),
+            events: damaged.records(),
+            why: Inert::new(&why),
+        });
+    }
+}
+
+const fn name(kind: Damage) -> &'static str {
+    match kind {
+        Damage::Unfinished => "unfinished",
+        Damage::Damaged => "damaged",
+        Damage::Missing(_) => "missing",
+    }
+}
