@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redrive_store::Database;
+use redrive_store::{Audit, Database};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -89,11 +89,11 @@ impl Engine {
         self.tasks.spawn(listen(database, channel, pipeline.bell.clone(), self.stop.child_token()));
     }
 
-    /// Redrives the letters of a pipeline by these rules.
-    pub fn auto_redrive(&self, pipeline: &Arc<Pipeline>, rules: Vec<Rule>) {
+    /// Redrives the letters of a pipeline by these rules, and writes that down, if there is a log.
+    pub fn auto_redrive(&self, pipeline: &Arc<Pipeline>, rules: Vec<Rule>, audit: Option<Arc<Audit>>) {
         if !rules.is_empty() {
             let stop = self.stop.child_token();
-            let apply = auto_redrive::apply(Arc::clone(pipeline), rules, POLICY_INTERVAL, stop);
+            let apply = auto_redrive::apply(Arc::clone(pipeline), rules, audit, POLICY_INTERVAL, stop);
             self.spawn(pipeline, "auto-redrive", apply);
         }
     }

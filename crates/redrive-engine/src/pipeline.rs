@@ -14,6 +14,7 @@ use crate::alerts::{AlertService, Silence};
 use crate::health::Health;
 use crate::routes::Routes;
 use crate::watch::Nudge;
+use crate::witness::Labels;
 
 /// How a pipeline works.
 #[derive(Debug, Clone)]
@@ -77,6 +78,8 @@ pub struct Pipeline {
     pub health: Health,
     /// What its store's last outage left behind.
     pub(crate) aftermath: Aftermath,
+    /// Which types its metrics name.
+    pub(crate) labels: Labels,
 }
 
 impl Pipeline {
@@ -103,6 +106,7 @@ impl Pipeline {
             watch: Nudge::default(),
             health: Health::default(),
             aftermath: Aftermath::default(),
+            labels: Labels::default(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The witness: tells metrics and people what a worker did, once it is durable.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use metrics::{Counter, Histogram, counter, histogram};
@@ -11,11 +11,12 @@ use redrive_core::lease::{Failed, Lease, Settlement};
 
 use crate::alerts::{DeadLetterAlert, HandlerDown, HandlerUp, Inert, escape};
 use crate::pipeline::Pipeline;
-use crate::routes::Route;
+use crate::routes::{Route, Routes};
 use crate::slots::Outcome;
 
-/// More types than this are counted as `other`: a label must not grow without end.
-const MAX_TYPES: usize = 200;
+/// More types than this are counted as `other`: a label must not grow without end, and each is a histogram.
+/// Types that a handler is registered for always have their own.
+const MAX_TYPES: usize = 50;
 
 /// What an alert says about an event; made before the event is gone.
 #[derive(Debug)]
@@ -175,11 +176,29 @@ impl Witness {
         });
     }
 
+    fn is_registered(&self, event_type: &str) -> bool {
+        matches!(&self.pipeline.routes, Some(Routes::ByType(routes)) if routes.contains_key(event_type))
+    }
+
     fn gauges(&mut self, event_type: &str) -> &Gauges {
-        let known = self.types.contains_key(event_type);
-        let label = if known || self.types.len() < MAX_TYPES { event_type } else { "other" };
+        let known = self.types.contains_key(event_type) || self.is_registered(event_type);
+        let label = if known || self.pipeline.labels.is_admitted(event_type) { event_type } else { "other" };
         let pipeline = &self.pipeline.name;
         self.types.entry(label.to_owned()).or_insert_with(|| Gauges::new(pipeline, label))
+    }
+}
+
+/// The types that nobody registered and that have labels of their own, in all workers of a pipeline.
+#[derive(Debug, Default)]
+pub(crate) struct Labels(Mutex<HashSet<String>>);
+
+impl Labels {
+    fn is_admitted(&self, event_type: &str) -> bool {
+        let mut admitted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if admitted.contains(event_type) {
+            return true;
+        }
+        admitted.len() < MAX_TYPES && admitted.insert(event_type.to_owned())
     }
 }
 
@@ -201,5 +220,18 @@ impl Gauges {
             released: events("released"),
             seconds: histogram!("redrive_attempt_seconds", &labels),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_that_nobody_registered_have_fifty_labels_and_keep_them() {
+        let labels = Labels::default();
+        let admitted =
+            |from: usize| (from..from + 600).filter(|n| labels.is_admitted(&n.to_string())).count();
+        assert_eq!((admitted(0), admitted(0), admitted(600)), (MAX_TYPES, MAX_TYPES, 0));
     }
 }

@@ -511,8 +511,8 @@ async fn files_that_wait_are_dead_letters() {
     assert!(letter.payload.starts_with(b"{\"number\":"), "its lines are shown");
 
     let order = Order::new(&Operator::new("ops"), "once");
-    let refused = queue.redrive(first, &order).await.unwrap().refused;
-    assert!(matches!(&refused[..], [Refusal::Impossible { .. }]), "the store is still away: {refused:?}");
+    let away = queue.redrive(first, &order).await;
+    assert!(away.is_err(), "the store is still away, and that is no refusal: {away:?}");
     assert_eq!(queue.count(&Filter::default()).await.unwrap(), 9);
     fs::remove_file(folder.path().join("store")).unwrap();
     fs::rename(folder.path().join("store-away"), folder.path().join("store")).unwrap();
@@ -521,6 +521,9 @@ async fn files_that_wait_are_dead_letters() {
     assert_eq!(queue.redrive(first, &order).await.unwrap().refused, [Refusal::Unknown(first[0].clone())]);
     let given_up = queue.resolve(&frozen[1..3], &Operator::new("ops"), "not worth it").await.unwrap();
     assert_eq!((given_up.done.len(), ingest.status().spool.files), (2, 6));
+    let aside = folder.path().join("spool/.resolved");
+    assert!(frozen[1..3].iter().all(|file| aside.join(file).exists()), "kept, though not uploaded");
+    assert_eq!(queue.groups(10).await.unwrap()[0].fingerprint, group.fingerprint, "whatever the store says");
     let out = ["../../etc/passwd".to_owned(), "/etc/passwd".to_owned()];
     assert_eq!(queue.resolve(&out, &Operator::new("ops"), "").await.unwrap().refused.len(), 2);
     assert!(queue.get("../spool").await.unwrap().is_none());
@@ -528,4 +531,39 @@ async fn files_that_wait_are_dead_letters() {
     let books = queue.balance().await.unwrap();
     assert_eq!((books.accepted, books.delivered, books.open, books.resolved), (9, 1, 6, 2));
     assert_eq!(books.gap(), 0);
+}
+
+/// The first file was uploaded and gone, so the same order found it unknown once the store was back.
+#[tokio::test]
+async fn an_order_that_the_store_interrupts_counts_each_file_once_and_payloads_are_whole() {
+    let stand = Stand::new(Durability::Memory);
+    let queue = stand.ingest.letters();
+    stand.take_away("store");
+    let large = format!("{{\"large\":\"{}\"}}", "x".repeat(2 << 20));
+    for line in ["{}", large.as_str()] {
+        stand.accept(line).await;
+        eventually("saved", || stand.ingest.status().backlog == 0).await;
+    }
+    let Stand { folder, stop, running, .. } = stand;
+    stop.cancel();
+    running.await.unwrap();
+    let ids = queue.ids(&Filter::default(), None, 10).await.unwrap().ids;
+    let mut payloads = Vec::new();
+    for id in &ids {
+        payloads.push(queue.get(id).await.unwrap().unwrap().payload.len());
+    }
+    assert_eq!(payloads.iter().max(), Some(&(large.len() + 1)), "the large one is not cut");
+
+    let store = folder.path().join("store");
+    fs::remove_file(&store).unwrap();
+    fs::rename(folder.path().join("store-away"), &store).unwrap();
+    // A folder where the second object belongs: the store takes the first one only.
+    let blocked = store.join("RAW").join(&ids[1]);
+    fs::create_dir_all(blocked.join("in the way")).unwrap();
+    let order = Order::new(&Operator::new("ops"), "operation 1");
+    let away = queue.redrive(&ids, &order).await;
+    assert!(away.is_err(), "{away:?}");
+    fs::remove_dir_all(&blocked).unwrap();
+    let acted = queue.redrive(&ids, &order).await.unwrap();
+    assert_eq!((acted.before, acted.done, acted.refused), (ids[..1].to_vec(), ids[1..].to_vec(), vec![]));
 }

@@ -298,7 +298,7 @@ async fn of_several_who_upload_a_file_at_once_one_is_told_of_it() {
     let told = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
     assert_eq!(told(|outcome| matches!(outcome, Outcome::Uploaded { events: 1, .. })), 1, "{outcomes:?}");
     assert_eq!(told(|outcome| matches!(outcome, Outcome::Gone { .. })), 1, "{outcomes:?}");
-    assert!(!spool.remove(&name).unwrap(), "nor is there anything to delete");
+    assert!(!spool.set_aside(&name).unwrap(), "nor is there anything to set aside");
 }
 
 /// A store of folders has no room for a name of 255 letters, whatever is in the file: it says so as if it
@@ -343,8 +343,27 @@ fn the_console_can_list_and_read_what_waits_and_nothing_else() {
     let elsewhere = tempfile::NamedTempFile::new_in(folder.path().parent().unwrap()).unwrap();
     let path = format!("../{}", elsewhere.path().file_name().unwrap().to_str().unwrap());
     assert_eq!(spool.read(&path).unwrap(), None);
-    spool.remove(&rest[0].file).unwrap();
-    assert_eq!(spool.stats().files, 2);
+}
+
+/// Resolving a file deleted its events for good.
+#[test]
+fn what_is_set_aside_is_kept_and_no_longer_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = open(folder.path(), options());
+    let name = spool.name(at(1));
+    spool.save(&name, &batch("one"), at(NOW)).unwrap();
+    let path = folder.path().join(&name);
+    let bytes = std::fs::read(&path).unwrap();
+    assert!(spool.set_aside(&name).unwrap());
+    let aside = folder.path().join(".resolved");
+    assert_eq!((spool.stats().files, std::fs::read(aside.join(&name)).unwrap()), (0, bytes.clone()));
+    assert!(aside.join(format!("{name}.meta.json")).exists() && !path.exists());
+    assert_eq!(open(folder.path(), options()).stats().files, 0, "nor after a restart");
+    std::fs::write(&path, "put back by hand").unwrap();
+    let again = open(folder.path(), options());
+    assert!(again.set_aside(&name).unwrap());
+    assert_eq!(std::fs::read(aside.join(&name)).unwrap(), bytes, "the first is not replaced");
+    assert!(aside.join(format!("{name}.again")).exists());
 }
 
 /// The power fails at each operation of a save: either it answered and the batch is there, whole, or the

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use redrive_core::dead_letter::{LetterId, Operator};
+use redrive_core::event::WorkId;
 
 use crate::database::Database;
 use crate::error::Error;
@@ -55,7 +56,7 @@ impl Edits {
         schema::migrate(&self.database, &self.names, &[self.names.text(SCHEMA)]).await
     }
 
-    /// Writes an edit down, before it is made.
+    /// Writes an edit down, before it is made; returns its number.
     ///
     /// # Errors
     /// [`Error`] when the store cannot be reached.
@@ -65,7 +66,7 @@ impl Edits {
         operator: &Operator,
         original: &[u8],
         edited: &[u8],
-    ) -> Result<(), Error> {
+    ) -> Result<WorkId, Error> {
         let row = vec![
             Column::Texts(vec![letter.to_string()]),
             Column::Texts(vec![operator.name().to_owned()]),
@@ -73,8 +74,19 @@ impl Edits {
             Column::Bytes(vec![edited.to_vec()]),
         ];
         let mut session = self.database.begin().await?;
-        self.insert.run(&mut session, row).await?;
-        session.commit().await
+        let ids = self.insert.run(&mut session, row).await?;
+        session.commit().await?;
+        Ok(ids.first().copied().unwrap_or(WorkId(0)))
+    }
+
+    /// Forgets an edit that was not made after all.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn withdraw(&self, edit: WorkId) -> Result<(), Error> {
+        let text = self.names.fill("DELETE FROM {table} WHERE id = $1");
+        let statement = Statement::new(self.database.dialect(), &text);
+        self.database.change(&statement, vec![Value::Int(edit.0)]).await.map(drop)
     }
 
     /// The edits of a letter, newest first.

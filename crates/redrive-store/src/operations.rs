@@ -130,7 +130,7 @@ pub struct Portion {
     pub number: i64,
     /// The pipeline.
     pub pipeline: String,
-    /// The letters' local ids.
+    /// The letters' local ids; once it is sent and followed, of those that it was done to.
     pub ids: Vec<String>,
     /// Whether its letters are followed to their outcome before the next portion.
     pub followed: bool,
@@ -143,6 +143,8 @@ pub struct Portion {
 pub struct Sent {
     /// How many letters it was done to.
     pub done: u64,
+    /// Which: those of a portion that is followed. The others have no outcome to wait for.
+    pub ids: Vec<String>,
     /// How many it was not done to.
     pub refused: u64,
     /// Why not, for some of them.
@@ -347,21 +349,24 @@ impl Operations {
         self.rows(&text, vec![Value::Int(operation)]).await?.iter().map(portion).collect()
     }
 
-    /// Writes down what became of a portion; one that is followed is not settled by that.
+    /// Writes down what became of a portion; one that is followed is not settled by that, and keeps the ids of
+    /// the letters that it was done to.
     ///
     /// # Errors
     /// [`Error`] when the store cannot be reached.
     pub async fn sent(&self, operation: i64, portion: &Portion, sent: &Sent) -> Result<(), Error> {
-        let text = "UPDATE {portions} SET done = $1, refused = $2, refusals = $3, sent_at = {now}, state = $4 \
-             WHERE operation_id = $5 AND number = $6 AND state = 'waiting'";
+        let text = "UPDATE {portions} SET done = $1, refused = $2, refusals = $3, sent_at = {now}, state = $4, \
+             ids = COALESCE($5, ids) WHERE operation_id = $6 AND number = $7 AND state = 'waiting'";
         let refusals: Vec<String> = sent.refusals.iter().take(REFUSALS).map(|text| clean(text)).collect();
         let refusals = (!refusals.is_empty()).then(|| serde_json::to_string(&refusals).unwrap_or_default());
+        let followed = portion.followed.then(|| serde_json::to_string(&sent.ids).unwrap_or_default());
         let int = |number: u64| Value::Int(i64::try_from(number).unwrap_or(i64::MAX));
         let values = vec![
             int(sent.done),
             int(sent.refused),
             Value::OptText(refusals),
             Value::Text(if portion.followed { "sent" } else { "settled" }.to_owned()),
+            Value::OptText(followed),
             Value::Int(operation),
             Value::Int(portion.number),
         ];

@@ -128,26 +128,31 @@ async fn a_restart_goes_on_where_it_was() {
     for database in testkit::backends(file!()).await {
         let first = operations(&database).await;
         let id = opened(&first).await;
-        let followed = Portion { followed: true, ..portion(0, 0..1) };
+        let followed = Portion { followed: true, ..portion(0, 0..2) };
         first.freeze(id, &followed).await.unwrap();
-        first.freeze(id, &portion(1, 1..5)).await.unwrap();
+        first.freeze(id, &portion(1, 2..5)).await.unwrap();
         first.freeze(id, &portion(2, 5..9)).await.unwrap();
         first.become_state(id, OperationState::Running, "").await.unwrap();
         assert_eq!(first.next(id, 1).await.unwrap(), std::slice::from_ref(&followed));
-        first.sent(id, &followed, &Sent { done: 1, ..Sent::default() }).await.unwrap();
+        let one = Sent { done: 1, ids: vec![followed.ids[1].clone()], refused: 1, ..Sent::default() };
+        first.sent(id, &followed, &one).await.unwrap();
         drop(first);
 
         let second = operations(&database).await;
         let sent = second.next(id, 1).await.unwrap().remove(0);
         assert_eq!((sent.number, sent.sent), (0, true), "it was sent, and is still followed");
+        assert_eq!(sent.ids, followed.ids[1..], "the one that was refused is not");
         second.settled(id, 0, 1).await.unwrap();
         let mut next = second.next(id, 2).await.unwrap();
-        assert_eq!(next, [portion(1, 1..5), portion(2, 5..9)]);
+        assert_eq!(next, [portion(1, 2..5), portion(2, 5..9)]);
         let next = next.remove(0);
         let refusals = vec!["it's \\ gone: \u{1F4A9}\0".to_owned(); 50];
-        second.sent(id, &next, &Sent { done: 1, refused: 3, refusals: refusals.clone() }).await.unwrap();
+        second
+            .sent(id, &next, &Sent { done: 1, refused: 2, refusals: refusals.clone(), ..Sent::default() })
+            .await
+            .unwrap();
         // What is marked stays as it was marked first.
-        second.sent(id, &next, &Sent { done: 4, refused: 0, refusals: vec![] }).await.unwrap();
+        second.sent(id, &next, &Sent { done: 3, ..Sent::default() }).await.unwrap();
         let operation = second.get(id).await.unwrap().unwrap();
         assert_eq!((operation.total, operation.done, operation.refused, operation.failed), (9, 2, 3, 1));
         let kept = second.refusals(id).await.unwrap();

@@ -1,21 +1,30 @@
 //! What runs beside HTTP: the pipelines and the chores around them, started and stopped together.
 
+use std::sync::Arc;
+
 use redrive_engine::Engine;
+use redrive_store::Audit;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// What runs beside HTTP. Every task that it starts ends with it.
-#[derive(Default)]
 pub(crate) struct Running {
     engine: Engine,
+    audit: Arc<Audit>,
     chores: TaskTracker,
     stop: CancellationToken,
 }
 
 impl Running {
-    /// Nothing yet.
-    pub(crate) fn new() -> Self {
-        Self::default()
+    /// Nothing yet. What it does by itself is written into this log.
+    pub(crate) fn new(audit: Audit) -> Self {
+        let (chores, stop) = (TaskTracker::new(), CancellationToken::new());
+        Self { engine: Engine::new(), audit: Arc::new(audit), chores, stop }
+    }
+
+    /// Where it is written down what was done.
+    pub(crate) fn audit(&self) -> Arc<Audit> {
+        Arc::clone(&self.audit)
     }
 
     /// The pipelines.

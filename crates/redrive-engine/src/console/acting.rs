@@ -1,11 +1,14 @@
 //! What operators do: to one letter at once, to many by an operation, and to the pipelines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use redrive_core::dead_letter::{Acted, DeadLetterQueue as _, LetterId, Operator, Order, Refusal};
 use redrive_store::{NewLetter, NewOperation, Opened, Operation, OperationState};
 
-use super::{Console, ConsoleError, Preview, Request, request};
+use super::{Console, ConsoleError, Preview, Request, is_waiting, request};
+
+/// How many letters are looked at side by side.
+const LOOKS: usize = 8;
 
 impl Console {
     /// Sends one letter back to work, with another payload if one is given. `key` makes it one request,
@@ -26,10 +29,17 @@ impl Console {
         let ids = std::slice::from_ref(&id.local);
         let acted = match payload {
             Some(payload) => {
-                let letter = self.letter(id).await?;
-                // First what it was, then the change: a crash in between leaves a record too many.
-                self.records.edits.record(id, operator, &letter.payload, payload).await?;
-                desk.queue.redrive_edited(&id.local, payload, &order).await?
+                // First what it was, then the change: a crash in between leaves a record too many. What is no
+                // letter now has nothing to keep, and its queue says why it is none.
+                let edit = match desk.queue.get(&id.local).await? {
+                    Some(was) => Some(self.records.edits.record(id, operator, &was.payload, payload).await?),
+                    None => None,
+                };
+                let acted = desk.queue.redrive_edited(&id.local, payload, &order).await?;
+                if let Some(edit) = edit.filter(|_| acted.done.is_empty()) {
+                    self.records.edits.withdraw(edit).await?;
+                }
+                acted
             }
             None => desk.queue.redrive(ids, &order).await?,
         };
@@ -54,16 +64,28 @@ impl Console {
         }
     }
 
-    /// Closes one letter.
+    /// Closes one letter. With a key the same again is no mistake, and changes nothing.
     ///
     /// # Errors
     /// As [`Console::redrive`].
-    pub async fn resolve(&self, id: &LetterId, operator: &Operator, note: &str) -> Result<(), ConsoleError> {
+    pub async fn resolve(
+        &self,
+        id: &LetterId,
+        operator: &Operator,
+        note: &str,
+        key: Option<&str>,
+    ) -> Result<(), ConsoleError> {
         let queue = &self.desk(&id.pipeline)?.queue;
         self.records.audit.ping().await?;
         let acted = queue.resolve(std::slice::from_ref(&id.local), operator, note).await?;
         self.touch(&id.pipeline);
+        let is_repeated = acted.done.is_empty() && !acted.before.is_empty();
         self.settle_one(id, acted).await?;
+        match (is_repeated, key) {
+            (true, Some(_)) => return Ok(()),
+            (true, None) => return Err(ConsoleError::Refused(Refusal::NotWaiting(id.to_string()))),
+            (false, _) => {}
+        }
         self.write_down(operator, "resolve", &id.to_string(), note).await;
         Ok(())
     }
@@ -96,11 +118,28 @@ impl Console {
         let numbers = intake.numbers_of(std::slice::from_ref(&letter.source)).await?;
         let number = numbers.first().map(ToString::to_string).unwrap_or_default();
         let id = LetterId::new(intake.pipeline(), number);
+        if !is_new && !self.is_same(&id, &letter).await? {
+            return Err(ConsoleError::SourceInUse(id));
+        }
         self.touch(&id.pipeline);
         if is_new && let Some(workers) = self.desks.get(&id.pipeline).and_then(|desk| desk.workers.as_ref()) {
             workers.received(&id, &letter);
         }
         Ok(id)
+    }
+
+    /// Whether the letter that is here is the one that is handed in again, as far as its sender decides.
+    async fn is_same(&self, id: &LetterId, handed_in: &NewLetter) -> Result<bool, ConsoleError> {
+        let here = match self.records.intake.get(&id.local).await? {
+            Some(here) => here,
+            // Purged in this moment: it was here.
+            None => return Ok(true),
+        };
+        let edits = self.records.edits.of(id).await?;
+        let payload = edits.last().map_or(&here.payload, |first| &first.original);
+        Ok(here.summary.event_type == handed_in.event_type
+            && here.summary.key == handed_in.key
+            && *payload == handed_in.payload)
     }
 
     /// What an operation would do, if it were started now.
@@ -112,12 +151,18 @@ impl Console {
         let as_of = jiff::Timestamp::now();
         let mut letters = Vec::new();
         if !request.ids.is_empty() {
-            let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-            for id in &request.ids {
-                self.desk(&id.pipeline)?;
-                *counts.entry(id.pipeline.clone()).or_default() += 1;
+            let ids: Vec<LetterId> =
+                request.ids.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect();
+            let mut waiting: BTreeMap<String, u64> = BTreeMap::new();
+            for some in ids.chunks(LOOKS) {
+                let looks = some.iter().map(|id| self.waits(id));
+                for (id, waits) in some.iter().zip(futures_util::future::join_all(looks).await) {
+                    if waits? {
+                        *waiting.entry(id.pipeline.clone()).or_default() += 1;
+                    }
+                }
             }
-            return Ok(Preview { letters: counts.into_iter().collect(), as_of });
+            return Ok(Preview { letters: waiting.into_iter().collect(), as_of });
         }
         for desk in self.meant(&request.filter)? {
             let count = desk.queue.count(&request.filter).await?;
@@ -126,6 +171,12 @@ impl Console {
             }
         }
         Ok(Preview { letters, as_of })
+    }
+
+    /// Whether this letter is there and waits.
+    async fn waits(&self, id: &LetterId) -> Result<bool, ConsoleError> {
+        let letter = self.desk(&id.pipeline)?.queue.get(&id.local).await?;
+        Ok(letter.is_some_and(|letter| is_waiting(letter.summary.status)))
     }
 
     /// Starts an operation; a [`Runner`] carries it out. The same key again is the same operation.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{Timestamp, ToSpan as _};
-use redrive_core::dead_letter::{Group, Stats, Unavailable};
+use redrive_core::dead_letter::{Filter, Group, Letter, Page, Stats, Status, Summary, Unavailable};
 use redrive_core::fingerprint::Fingerprint;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -126,6 +126,24 @@ async fn count(desk: &Desk) -> Result<Count, Unavailable> {
         }
     }
     Ok(Count { stats, groups, history, at })
+}
+
+/// One group of a pipeline, however small, if letters wait in it.
+pub(super) async fn group(desk: &Desk, fingerprint: Fingerprint) -> Result<Option<Group>, Unavailable> {
+    let filter = Filter { group: Some(fingerprint), ..Filter::default() };
+    let oldest = desk.queue.ids(&filter, None, 1).await?.ids;
+    let Some(oldest) = oldest.first() else { return Ok(None) };
+    let Some(oldest) = desk.queue.get(oldest).await? else { return Ok(None) };
+    let Letter { summary, first_failed_at, .. } = oldest;
+    let mut last_seen = summary.failed_at;
+    for status in [Status::Open, Status::Failed] {
+        let filter = Filter { status: Some(status), ..filter.clone() };
+        let newest = desk.queue.list(&filter, Page::first(1)).await?.letters;
+        last_seen = newest.first().map_or(last_seen, |newest| newest.failed_at.max(last_seen));
+    }
+    let count = desk.queue.count(&filter).await?;
+    let Summary { event_type, failure, .. } = summary;
+    Ok(Some(Group { fingerprint, event_type, failure, count, first_seen: first_failed_at, last_seen }))
 }
 
 /// When the oldest hour of the history began.

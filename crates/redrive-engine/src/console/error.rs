@@ -39,6 +39,11 @@ pub enum ConsoleError {
     /// The key of a request is that of another request.
     #[error("the key is that of operation {0}, which was asked for something else: use a new key")]
     KeyInUse(i64),
+    /// The source of a letter that is handed in is that of another letter.
+    #[error(
+        "the source is that of letter {0}, which has another type, key or payload: give each letter a source of its own"
+    )]
+    SourceInUse(LetterId),
     /// What is asked for makes no sense.
     #[error("{0}")]
     Request(String),

@@ -245,7 +245,24 @@ impl Console {
     pub async fn group(&self, fingerprint: Fingerprint) -> Result<Option<PipelineGroup>, ConsoleError> {
         const MOST: u32 = 10_000;
         let (groups, _) = self.groups(None, MOST).await?;
-        Ok(groups.into_iter().find(|group| group.group.fingerprint == fingerprint))
+        if let Some(known) = groups.into_iter().find(|group| group.group.fingerprint == fingerprint) {
+            return Ok(Some(known));
+        }
+        // A census keeps the largest groups; small ones are looked up.
+        let mut away = None;
+        for desk in self.desks.values() {
+            match census::group(desk, fingerprint).await {
+                Ok(None) => {}
+                Ok(Some(group)) => {
+                    let (pipeline, kind) = (desk.queue.pipeline().to_owned(), desk.queue.kind());
+                    let count = self.count(desk).await?;
+                    let history = count.history.get(&fingerprint).copied().unwrap_or_default().to_vec();
+                    return Ok(Some(PipelineGroup { pipeline, kind, group, history }));
+                }
+                Err(error) => away = Some(error),
+            }
+        }
+        away.map_or(Ok(None), |error| Err(error.into()))
     }
 
     /// The letters that a filter means, newest first.

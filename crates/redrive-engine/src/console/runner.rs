@@ -7,14 +7,18 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::sending::Sending;
 use super::{Console, request};
 
-/// How many operations one instance carries out side by side; the others wait for their turn.
-const MOST: usize = 8;
+/// How many operations freeze or send at a time in one instance. Those that follow letters or rest hold up
+/// nobody: eight that wait for a paused pipeline must not keep a ninth from its set.
+const MOST_AT_ONCE: usize = 8;
+/// How many operations one instance has in hand; the others wait until one of them ends.
+const MOST: usize = 200;
 /// How often to look for operations that another instance left behind.
 const LOOK: Duration = Duration::from_secs(1);
 /// The pause after the ledger did not answer.
@@ -45,8 +49,9 @@ impl Runner {
     pub async fn run(self, stop: CancellationToken) {
         let mut at_work = HashSet::new();
         let mut tasks = JoinSet::new();
+        let turns = Arc::new(Semaphore::new(MOST_AT_ONCE));
         loop {
-            let pause = match self.start_new(&mut at_work, &mut tasks, &stop).await {
+            let pause = match self.start_new(&mut at_work, &mut tasks, &turns, &stop).await {
                 Ok(()) => LOOK,
                 Err(error) => {
                     tracing::debug!(%error, "operations cannot be looked at");
@@ -72,6 +77,7 @@ impl Runner {
         &self,
         at_work: &mut HashSet<i64>,
         tasks: &mut JoinSet<i64>,
+        turns: &Arc<Semaphore>,
         stop: &CancellationToken,
     ) -> Result<(), redrive_store::Error> {
         for operation in self.console.records.operations.active().await? {
@@ -82,7 +88,8 @@ impl Runner {
                 continue;
             }
             let id = operation.id;
-            let sending = Sending::new(Arc::clone(&self.console), operation, &self.name, stop.clone());
+            let (console, turns) = (Arc::clone(&self.console), Arc::clone(turns));
+            let sending = Sending::new(console, operation, &self.name, turns, stop.clone());
             if sending.hold().await? {
                 at_work.insert(id);
                 tasks.spawn(async move {

@@ -6,9 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use redrive_core::dead_letter::{Acted, Cursor, Operator, Order, Outcome, Refusal, Unavailable};
 use redrive_core::failure::Failure;
 use redrive_store::{Operation, OperationState, Portion, Sent};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -35,7 +37,15 @@ pub(super) struct Sending {
     console: Arc<Console>,
     operation: Operation,
     runner: String,
+    /// Who freezes or sends takes one.
+    turns: Arc<Semaphore>,
     stop: CancellationToken,
+}
+
+/// Some of the letters that were sent last, after the ramp.
+struct Sample {
+    pipeline: String,
+    ids: Vec<String>,
 }
 
 /// What follows a step.
@@ -82,9 +92,10 @@ impl Sending {
         console: Arc<Console>,
         operation: Operation,
         runner: &str,
+        turns: Arc<Semaphore>,
         stop: CancellationToken,
     ) -> Self {
-        Self { console, operation, runner: runner.to_owned(), stop }
+        Self { console, operation, runner: runner.to_owned(), turns, stop }
     }
 
     /// Holds the operation, so that nobody else carries it out.
@@ -100,7 +111,7 @@ impl Sending {
         };
         let mut pause = FIRST_PAUSE;
         let mut waiting = false;
-        let mut last = Vec::new();
+        let mut last = None;
         while !self.stop.is_cancelled() {
             match self.step(&request, &mut last).await {
                 Ok(Next::End) => return,
@@ -122,7 +133,7 @@ impl Sending {
         }
     }
 
-    async fn step(&self, request: &Request, last: &mut Vec<String>) -> Result<Next, Trouble> {
+    async fn step(&self, request: &Request, last: &mut Option<Sample>) -> Result<Next, Trouble> {
         let operations = &self.console.records.operations;
         let id = self.operation.id;
         if !self.hold().await? {
@@ -130,7 +141,10 @@ impl Sending {
         }
         let Some(now) = operations.get(id).await? else { return Ok(Next::End) };
         if now.state == OperationState::Freezing {
-            self.freeze(request, now.total > 0).await?;
+            let Some(_turn) = self.turn().await? else { return Ok(Next::End) };
+            if !self.freeze(&as_confirmed(request, now.created_at), now.total > 0).await? {
+                return Ok(Next::End);
+            }
             operations.become_state(id, OperationState::Running, "").await?;
             return Ok(Next::Step);
         }
@@ -140,6 +154,7 @@ impl Sending {
         };
         let desk = self.console.desk(&portion.pipeline).map_err(Trouble::from)?;
         if request.canary.is_none() && request.rate.is_none() {
+            let Some(_turn) = self.turn().await? else { return Ok(Next::End) };
             let lanes = desk
                 .queue
                 .lanes()
@@ -147,10 +162,25 @@ impl Sending {
             portions.truncate(lanes.max(1));
             let sent = portions.iter().map(|portion| self.send(request, desk, portion));
             // Each to its end: what was begun is written down, even beside one that failed.
-            futures_util::future::join_all(sent).await.into_iter().collect::<Result<(), _>>()?;
+            futures_util::future::join_all(sent).await.into_iter().collect::<Result<Vec<_>, _>>()?;
             return Ok(Next::Step);
         }
         self.send_paced(request, desk, portion, last).await
+    }
+
+    /// Waits for a turn to freeze or send, and keeps its hold meanwhile; none when the operation is no longer
+    /// to be carried out here.
+    async fn turn(&self) -> Result<Option<SemaphorePermit<'_>>, Trouble> {
+        loop {
+            tokio::select! {
+                turn = self.turns.acquire() => return Ok(turn.ok()),
+                () = sleep(HOLD / 3) => {}
+                () = self.stop.cancelled() => return Ok(None),
+            }
+            if !self.hold().await? {
+                return Ok(None);
+            }
+        }
     }
 
     /// Sends one portion that is followed, or that the next one waits for.
@@ -159,19 +189,22 @@ impl Sending {
         request: &Request,
         desk: &Desk,
         portion: &Portion,
-        last: &mut Vec<String>,
+        last: &mut Option<Sample>,
     ) -> Result<Next, Trouble> {
         if portion.sent {
             let canary = request.canary.clone().unwrap_or_default();
             return self.follow(portion, &canary).await;
         }
+        let Some(turn) = self.turn().await? else { return Ok(Next::End) };
         let begun = Instant::now();
-        self.send(request, desk, portion).await?;
-        if !portion.followed
-            && request.canary.is_some()
-            && let Some(next) = self.look_back(desk, last, portion).await?
-        {
-            return Ok(next);
+        let sent = self.send(request, desk, portion).await?;
+        drop(turn);
+        if !portion.followed && request.canary.is_some() {
+            let ids = sent.ids.into_iter().take(SAMPLE).collect();
+            let before = last.replace(Sample { pipeline: portion.pipeline.clone(), ids });
+            if let Some(next) = self.look_back(before).await? {
+                return Ok(next);
+            }
         }
         if let Some(rate) = request.rate {
             let due = Duration::from_secs_f64(portion.ids.len() as f64 / f64::from(rate));
@@ -180,8 +213,9 @@ impl Sending {
         Ok(Next::Step)
     }
 
-    /// Writes down which letters are meant, the longest dead first.
-    async fn freeze(&self, request: &Request, interrupted: bool) -> Result<(), Trouble> {
+    /// Writes down which letters are meant, the longest dead first, and says whether all of them are: it may
+    /// be cancelled meanwhile, or carried out by another.
+    async fn freeze(&self, request: &Request, interrupted: bool) -> Result<bool, Trouble> {
         let operations = &self.console.records.operations;
         if interrupted {
             operations.thaw(self.operation.id).await?;
@@ -199,10 +233,12 @@ impl Sending {
                     if after.is_none() {
                         break;
                     }
-                    self.hold().await?;
+                    if !self.hold().await? {
+                        return Ok(false);
+                    }
                 }
             }
-            return Ok(());
+            return Ok(true);
         }
         let mut by_pipeline: std::collections::BTreeMap<&str, Vec<String>> =
             std::collections::BTreeMap::new();
@@ -220,7 +256,7 @@ impl Sending {
                 self.add(pipeline, std::mem::replace(&mut ids, rest), size.followed, &mut number).await?;
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     async fn add(
@@ -239,7 +275,7 @@ impl Sending {
         Ok(())
     }
 
-    async fn send(&self, request: &Request, desk: &Desk, portion: &Portion) -> Result<(), Trouble> {
+    async fn send(&self, request: &Request, desk: &Desk, portion: &Portion) -> Result<Sent, Trouble> {
         let operator = Operator::new(&self.operation.operator);
         let mark = format!("operation {}", self.operation.id);
         let acted = match request.action {
@@ -251,12 +287,13 @@ impl Sending {
         };
         desk.wake();
         self.console.touch(&portion.pipeline);
-        let operations = &self.console.records.operations;
-        operations.sent(self.operation.id, portion, &tally(&portion.pipeline, &acted)).await?;
-        Ok(())
+        let sent = tally(&portion.pipeline, acted);
+        self.console.records.operations.sent(self.operation.id, portion, &sent).await?;
+        Ok(sent)
     }
 
-    /// Waits for the outcome of every letter of a step; one that fails again stops the operation.
+    /// Waits for the outcome of every letter of a step that was sent; one that fails again stops the operation.
+    /// What was refused has no outcome: somebody else has dealt with it, or will.
     async fn follow(&self, portion: &Portion, canary: &Canary) -> Result<Next, Trouble> {
         let desk = self.console.desk(&portion.pipeline).map_err(Trouble::from)?;
         let operations = &self.console.records.operations;
@@ -264,7 +301,10 @@ impl Sending {
         let begun = Instant::now();
         let mut look = FIRST_LOOK;
         loop {
-            let outcomes = desk.queue.outcomes(&portion.ids).await?;
+            let outcomes = match portion.ids.is_empty() {
+                true => Vec::new(),
+                false => desk.queue.outcomes(&portion.ids).await?,
+            };
             let failed = failures(&portion.ids, &outcomes);
             if let Some((letter, failure)) = failed.first() {
                 operations.settled(id, portion.number, failed.len() as u64).await?;
@@ -300,28 +340,21 @@ impl Sending {
     }
 
     /// After the ramp: looks at the portion before this one, and stops when too many of it failed again.
-    async fn look_back(
-        &self,
-        desk: &Desk,
-        last: &mut Vec<String>,
-        portion: &Portion,
-    ) -> Result<Option<Next>, Trouble> {
-        let before = std::mem::replace(last, portion.ids.iter().take(SAMPLE).cloned().collect());
-        if before.is_empty() {
+    async fn look_back(&self, before: Option<Sample>) -> Result<Option<Next>, Trouble> {
+        let Some(Sample { pipeline, ids }) = before.filter(|before| !before.ids.is_empty()) else {
             return Ok(None);
-        }
-        let outcomes = desk.queue.outcomes(&before).await?;
+        };
+        let outcomes = self.console.desk(&pipeline)?.queue.outcomes(&ids).await?;
         let decided = outcomes.iter().filter(|outcome| **outcome != Outcome::Pending).count();
-        let failed = failures(&before, &outcomes);
+        let failed = failures(&ids, &outcomes);
         let Some((letter, failure)) = failed.first() else { return Ok(None) };
         if (failed.len() as f64) <= TOLERATED * decided as f64 {
             return Ok(None);
         }
         let reason = format!(
-            "{} of {decided} letters that were looked at failed again, {}:{letter} with {failure}: mend the cause, \
-             then resume",
+            "{} of {decided} letters that were looked at failed again, {pipeline}:{letter} with {failure}: mend the \
+             cause, then resume",
             failed.len(),
-            portion.pipeline
         );
         self.stop_itself(&reason).await.map(Some)
     }
@@ -386,17 +419,26 @@ impl Sending {
     }
 }
 
-fn tally(pipeline: &str, acted: &Acted) -> Sent {
+/// The request with newcomers left out, however late it is carried out: what died after the confirmation is
+/// not meant. The ledger's clock decides, and the stores' clocks are compared with it.
+fn as_confirmed(request: &Request, at: Timestamp) -> Request {
+    // The ledger may tell no more than milliseconds.
+    let at = at.checked_add(SignedDuration::from_millis(1)).unwrap_or(at);
+    let mut request = request.clone();
+    request.filter.until = Some(request.filter.until.map_or(at, |until| until.min(at)));
+    request
+}
+
+fn tally(pipeline: &str, acted: Acted) -> Sent {
     let named = |refusal: &Refusal| match refusal {
         Refusal::Unknown(id) => Refusal::Unknown(format!("{pipeline}:{id}")).to_string(),
         Refusal::NotWaiting(id) => Refusal::NotWaiting(format!("{pipeline}:{id}")).to_string(),
         Refusal::Impossible { id, why } => format!("letter {pipeline}:{id}: {why}"),
     };
-    Sent {
-        done: (acted.done.len() + acted.before.len()) as u64,
-        refused: acted.refused.len() as u64,
-        refusals: acted.refused.iter().take(SAMPLE).map(named).collect(),
-    }
+    let (refused, refusals) = (acted.refused.len(), acted.refused.iter().take(SAMPLE).map(named).collect());
+    let mut ids = acted.done;
+    ids.extend(acted.before);
+    Sent { done: ids.len() as u64, ids, refused: refused as u64, refusals }
 }
 
 fn failures<'a>(ids: &'a [String], outcomes: &'a [Outcome]) -> Vec<(&'a str, &'a Failure)> {
@@ -407,10 +449,13 @@ fn failures<'a>(ids: &'a [String], outcomes: &'a [Outcome]) -> Vec<(&'a str, &'a
     ids.iter().zip(outcomes).filter_map(failure).collect()
 }
 
-/// How large the portions of a pipeline are: the steps of the ramp, then as many as the rate allows.
+/// How large the portions of a pipeline are: the steps of the ramp, then the rest; none larger than what the
+/// rate allows in a second, so a step may be several portions, each followed.
 struct Sizes {
     steps: std::vec::IntoIter<u32>,
-    rest: u32,
+    /// What is left of the step.
+    left: u32,
+    most: u32,
 }
 
 struct Size {
@@ -421,13 +466,56 @@ struct Size {
 impl Sizes {
     fn of(request: &Request) -> Self {
         let steps = request.canary.as_ref().map(|canary| canary.steps.clone()).unwrap_or_default();
-        Self { steps: steps.into_iter(), rest: request.rate.map_or(PORTION, |rate| rate.clamp(1, PORTION)) }
+        let most = request.rate.map_or(PORTION, |rate| rate.clamp(1, PORTION));
+        Self { steps: steps.into_iter(), left: 0, most }
     }
 
     fn next_size(&mut self) -> Size {
-        match self.steps.next() {
-            Some(letters) => Size { letters, followed: true },
-            None => Size { letters: self.rest, followed: false },
+        if self.left == 0 {
+            self.left = self.steps.next().unwrap_or_default();
         }
+        if self.left == 0 {
+            return Size { letters: self.most, followed: false };
+        }
+        let letters = self.left.min(self.most);
+        self.left -= letters;
+        Size { letters, followed: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::dead_letter::Filter;
+
+    use super::*;
+
+    fn sizes(rate: Option<u32>) -> Vec<(u32, bool)> {
+        let canary = Some(Canary { steps: vec![1, 5], ..Canary::default() });
+        let request = Request { rate, canary, ..Request::new(Action::Redrive, Filter::default()) };
+        let mut sizes = Sizes::of(&request);
+        std::iter::repeat_with(|| sizes.next_size())
+            .map(|size| (size.letters, size.followed))
+            .take(5)
+            .collect()
+    }
+
+    #[test]
+    fn the_rate_binds_the_ramp_too() {
+        let rest = (PORTION, false);
+        assert_eq!(sizes(None), [(1, true), (5, true), rest, rest, rest]);
+        assert_eq!(sizes(Some(2)), [(1, true), (2, true), (2, true), (1, true), (2, false)]);
+    }
+
+    #[test]
+    fn what_died_after_the_confirmation_is_not_meant() {
+        let at: Timestamp = "2026-11-16T14:00:00Z".parse().unwrap();
+        let until = |asked: Option<&str>| {
+            let until = asked.map(|text| text.parse().unwrap());
+            let request = Request::new(Action::Redrive, Filter { until, ..Filter::default() });
+            as_confirmed(&request, at).filter.until.unwrap().to_string()
+        };
+        assert_eq!(until(None), "2026-11-16T14:00:00.001Z");
+        assert_eq!(until(Some("2026-11-16T13:00:00Z")), "2026-11-16T13:00:00Z");
+        assert_eq!(until(Some("2026-11-16T15:00:00Z")), "2026-11-16T14:00:00.001Z");
     }
 }

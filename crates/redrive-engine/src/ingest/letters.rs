@@ -1,10 +1,11 @@
 //! Files that wait on disk, as dead letters: each file one letter, its lines the payload.
 //!
-//! A file is uploaded by itself when the store is back; a redrive does it now. A resolved file is deleted,
-//! with its events: that is a person's decision, logged and counted.
+//! A file is uploaded by itself when the store is back; a redrive does it now. A resolved file is set aside,
+//! in a folder of the spool that is never uploaded: what was a mistake can be put back by hand.
 
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -13,7 +14,7 @@ use redrive_core::dead_letter::{
     Acted, Arrivals, Cursor, DeadLetterQueue, Filter, Group, Ids, Letter, LetterId, Listing, Operator, Order,
     Origin, Outcome, Page, PipelineKind, Refusal, Stats, Status, Summary, Unavailable,
 };
-use redrive_core::failure::Failure;
+use redrive_core::failure::{Class, Failure};
 use redrive_core::fingerprint::Fingerprint;
 use redrive_core::history::History;
 use redrive_spool::spool::{self, Inspection, Waiting, inspect};
@@ -23,13 +24,19 @@ use super::books::Fate;
 
 /// The type of a letter: it holds many events.
 const BATCH: &str = "batch";
-/// The most of a file that is shown.
-const MOST_SHOWN: usize = 1 << 20;
+/// A batch is far smaller; one that somebody put here may unpack to anything.
+const MOST_SHOWN: usize = 64 << 20;
+/// How many orders that were interrupted are remembered.
+const MOST_ORDERS: usize = 1_000;
 /// How many files are looked at in one go.
 const CHUNK: usize = 10_000;
 
 /// The files of a spool.
-pub(super) struct SpooledFiles(pub(super) Arc<Ingest>);
+pub(super) struct SpooledFiles(Arc<Ingest>, Mutex<Interrupted>);
+
+/// What was uploaded by orders that the store did not let end, by their notes: those files are gone, and when
+/// the order comes again they must not count as unknown. A restart forgets it.
+type Interrupted = HashMap<String, HashSet<String>>;
 
 /// Why files wait: it is the same for all of them.
 struct Why {
@@ -38,6 +45,19 @@ struct Why {
 }
 
 impl SpooledFiles {
+    pub(super) fn of(ingest: &Arc<Ingest>) -> Self {
+        Self(Arc::clone(ingest), Mutex::default())
+    }
+
+    fn interrupted(&self) -> MutexGuard<'_, Interrupted> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The group of all files: not by what the store says at the moment, or it would be another one each time.
+    fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(self.0.name(), BATCH, &Failure::transient("Upload", "the store did not take it"))
+    }
+
     /// Why files wait: what the store says now, or said.
     fn failure(&self) -> Failure {
         match self.0.outage.error() {
@@ -48,8 +68,7 @@ impl SpooledFiles {
 
     /// What all files have in common: so they are one group, and mostly need not be looked at one by one.
     fn why(&self) -> Why {
-        let failure = self.failure();
-        Why { fingerprint: Fingerprint::of(self.0.name(), BATCH, &failure), failure }
+        Why { failure: self.failure(), fingerprint: self.fingerprint() }
     }
 
     fn summary(&self, waiting: &Waiting, why: &Why) -> Summary {
@@ -143,13 +162,51 @@ impl SpooledFiles {
         }
     }
 
+    /// The store is away in the middle of an order, which comes again.
+    fn interrupt(&self, order: &Order, acted: &Acted) {
+        let mut interrupted = self.interrupted();
+        if interrupted.len() >= MOST_ORDERS {
+            interrupted.clear();
+        }
+        interrupted.entry(order.note().to_owned()).or_default().extend(acted.done.iter().cloned());
+    }
+
     fn is_waiting(&self, name: &str) -> bool {
         matches!(self.0.spool.read(name), Ok(Some(_)) | Err(_))
     }
 
-    fn unavailable(&self, error: impl std::error::Error + Send + Sync + 'static) -> Unavailable {
-        Unavailable { pipeline: self.0.name().to_owned(), source: Box::new(error) }
+    fn unavailable(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Unavailable {
+        Unavailable { pipeline: self.0.name().to_owned(), source: error.into() }
     }
+}
+
+/// Why a file was not uploaded.
+enum Kept {
+    /// The store is away: whoever asked should wait.
+    Away(Failure),
+    /// It will be the same the next time.
+    Refused(String),
+}
+
+fn refusal(outcome: &spool::Outcome) -> Option<Kept> {
+    match outcome {
+        spool::Outcome::Kept { failure, .. } if is_final(failure) => {
+            Some(Kept::Refused(format!("the store did not take it: {failure}")))
+        }
+        spool::Outcome::Kept { failure, .. } => Some(Kept::Away(failure.clone())),
+        spool::Outcome::Unreadable { error, .. } => {
+            Some(Kept::Refused(format!("the disk does not give it: {error}")))
+        }
+        spool::Outcome::Unfinished { .. } => Some(Kept::Refused(
+            "somebody may still be writing to it: it is uploaded when it has not changed for a minute"
+                .to_owned(),
+        )),
+        _ => None,
+    }
+}
+
+fn is_final(failure: &Failure) -> bool {
+    matches!(failure.class, Class::Permanent | Class::Malformed)
 }
 
 /// Where a letter is in the order of time.
@@ -253,6 +310,12 @@ impl DeadLetterQueue for SpooledFiles {
             headers
                 .push(("damaged".to_owned(), format!("{reason}; {events} events are intact").into_bytes()));
         }
+        if payload.len() >= MOST_SHOWN {
+            let path = self.0.spool.dir().join(id);
+            let said =
+                format!("only the first {MOST_SHOWN} bytes are here; all of it is in {}", path.display());
+            headers.push(("cut".to_owned(), said.into_bytes()));
+        }
         Ok(Some(Letter {
             summary: self.summary(&waiting, &self.why()),
             payload,
@@ -290,32 +353,31 @@ impl DeadLetterQueue for SpooledFiles {
 
     async fn redrive(&self, ids: &[String], order: &Order) -> Result<Acted, Unavailable> {
         let mut acted = Acted::default();
+        let before = self.interrupted().get(order.note()).cloned().unwrap_or_default();
         for id in ids {
             let outcome = self.0.spool.process(id, &self.0.target, Timestamp::now()).await;
             let Some(outcome) = outcome else {
-                acted.refused.push(Refusal::Unknown(id.clone()));
+                match before.contains(id) {
+                    true => acted.before.push(id.clone()),
+                    false => acted.refused.push(Refusal::Unknown(id.clone())),
+                }
                 continue;
             };
-            let refusal = match &outcome {
-                spool::Outcome::Kept { failure, .. } => Some(format!("the store did not take it: {failure}")),
-                spool::Outcome::Unreadable { error, .. } => {
-                    Some(format!("the disk does not give it: {error}"))
-                }
-                spool::Outcome::Unfinished { .. } => Some(
-                    "somebody may still be writing to it: it is uploaded when it has not changed for a minute"
-                        .to_owned(),
-                ),
-                _ => None,
-            };
+            let refusal = refusal(&outcome);
             self.0.recovered(outcome);
             match refusal {
-                Some(why) => acted.refused.push(Refusal::Impossible { id: id.clone(), why }),
+                Some(Kept::Away(failure)) => {
+                    self.interrupt(order, &acted);
+                    return Err(self.unavailable(format!("the store did not take {id}: {failure}")));
+                }
+                Some(Kept::Refused(why)) => acted.refused.push(Refusal::Impossible { id: id.clone(), why }),
                 None => {
                     tracing::info!(pipeline = %self.0.name, file = %id, note = order.note(), "a file was uploaded");
                     acted.done.push(id.clone());
                 }
             }
         }
+        self.interrupted().remove(order.note());
         Ok(acted)
     }
 
@@ -351,13 +413,13 @@ impl DeadLetterQueue for SpooledFiles {
                 }
                 Err(_) => 0,
             };
-            if !self.0.spool.remove(id).map_err(|error| self.unavailable(error))? {
+            if !self.0.spool.set_aside(id).map_err(|error| self.unavailable(error))? {
                 acted.refused.push(Refusal::Unknown(id.clone()));
                 continue;
             }
             self.0.tally.resolved.increment(events);
             self.0.books.left_disk(Fate::Resolved, events, self.0.is_ours(id));
-            tracing::warn!(pipeline = %self.0.name, file = %id, events, operator = operator.name(), note, "a file was resolved: deleted without being uploaded");
+            tracing::warn!(pipeline = %self.0.name, file = %id, events, operator = operator.name(), note, "a file was resolved: it is not uploaded, and kept in .resolved of the spool");
             acted.done.push(id.clone());
         }
         Ok(acted)

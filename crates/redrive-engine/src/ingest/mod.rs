@@ -267,7 +267,7 @@ impl Ingest {
     /// Its files that wait on disk, as dead letters.
     #[must_use]
     pub fn letters(self: &Arc<Self>) -> Arc<dyn DeadLetterQueue> {
-        Arc::new(letters::SpooledFiles(Arc::clone(self)))
+        Arc::new(letters::SpooledFiles::of(self))
     }
 
     /// Whether this process wrote the file of this name.

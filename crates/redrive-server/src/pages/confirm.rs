@@ -10,8 +10,8 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use jiff::Timestamp;
-use redrive_core::dead_letter::{Filter, LetterId};
-use redrive_engine::console::{Action, Console, Request};
+use redrive_core::dead_letter::{Filter, LetterId, PipelineKind};
+use redrive_engine::console::{Action, Console, Preview, Request};
 use serde::Deserialize;
 
 use super::failed::Failed;
@@ -44,6 +44,8 @@ struct ConfirmPage {
     filter: String,
     ids: Vec<String>,
     back: String,
+    /// Files of events are meant, and will not be uploaded.
+    sets_files_aside: bool,
     key: String,
 }
 
@@ -134,9 +136,17 @@ async fn confirm(
         ids: request.ids.iter().map(ToString::to_string).collect(),
         meant: text::line(&meant, 500),
         back,
+        sets_files_aside: request.action == Action::Resolve && has_files(console, &preview),
         key: fresh_key()?,
     };
     Ok(page(StatusCode::OK, &shown))
+}
+
+/// Whether files of events are meant.
+fn has_files(console: &Console, preview: &Preview) -> bool {
+    let is_ingest =
+        |name: &str| console.desk(name).is_ok_and(|desk| desk.queue.kind() == PipelineKind::Ingest);
+    preview.letters.iter().any(|(name, _)| is_ingest(name))
 }
 
 /// What is to be done.

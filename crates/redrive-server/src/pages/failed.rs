@@ -47,7 +47,9 @@ impl From<ConsoleError> for Failed {
             ConsoleError::Refused(_) | ConsoleError::WrongState { .. } | ConsoleError::NoWorkers(_) => {
                 StatusCode::CONFLICT
             }
-            ConsoleError::Request(_) | ConsoleError::KeyInUse(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            ConsoleError::Request(_) | ConsoleError::KeyInUse(_) | ConsoleError::SourceInUse(_) => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
             ConsoleError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             ConsoleError::Store(error) if error.is_unavailable() => StatusCode::SERVICE_UNAVAILABLE,
             ConsoleError::Store(_) => StatusCode::INTERNAL_SERVER_ERROR,

@@ -29,7 +29,7 @@ pub(super) fn tree(text: &str) -> Option<String> {
 }
 
 /// One value per line, indented; nothing when it is no JSON.
-pub(super) fn indented(text: &str) -> Option<String> {
+pub(crate) fn indented(text: &str) -> Option<String> {
     if !is_json(text) {
         return None;
     }

@@ -9,7 +9,7 @@ use axum::http::header::X_CONTENT_TYPE_OPTIONS;
 use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use jiff::Timestamp;
-use redrive_core::dead_letter::{Letter, LetterId, Origin};
+use redrive_core::dead_letter::{Letter, LetterId, Origin, PipelineKind};
 use redrive_core::history::Attempt;
 use redrive_engine::console::{Console, is_waiting};
 use redrive_store::EditedPayload;
@@ -40,6 +40,7 @@ struct LetterPage {
     frame: Frame,
     row: Row,
     is_waiting: bool,
+    is_file: bool,
     message: String,
     group: String,
     first_failed: Moment,
@@ -104,6 +105,7 @@ pub(super) async fn show(
     let shown = LetterPage {
         frame: Frame::new(Section::Letters, &title, visitor).after(asked.did.as_deref()),
         is_waiting: is_waiting(letter.summary.status),
+        is_file: letter.summary.kind == PipelineKind::Ingest,
         message: text::visible(&letter.summary.failure.message),
         group: group_address(&letter),
         first_failed: Moment::new(letter.first_failed_at, now),
@@ -175,7 +177,7 @@ pub(super) async fn resolve(
     let note = form
         .get("note")
         .ok_or_else(|| wrong("A resolution needs a note that says why the letter is done with."))?;
-    console.resolve(&id, &visitor.operator(), note).await?;
+    console.resolve(&id, &visitor.operator(), note, form.get("key")).await?;
     Ok(Redirect::to(&format!("{}?did=resolved", address(&id))).into_response())
 }
 

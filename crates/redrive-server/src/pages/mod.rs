@@ -30,6 +30,8 @@ mod query;
 mod stream;
 mod text;
 
+pub(crate) use json::indented;
+
 use axum::Router;
 use axum::routing::{get, post};
 

@@ -64,18 +64,20 @@ pub(super) async fn redrive(
 
 /// Closes one letter.
 #[utoipa::path(post, path = "/dead-letters/{id}/resolve", tag = "letters",
-    params(("id" = String, Path, description = "The letter, such as `orders:42`.")),
+    params(("id" = String, Path, description = "The letter, such as `orders:42`."),
+        ("Idempotency-Key" = Option<String>, Header, description = "What makes several requests one.", pattern = "^[!-~]{1,140}$")),
     request_body = LetterResolution, responses((status = 200, body = Done)))]
 pub(super) async fn resolve(
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
     Who(operator): Who,
+    RequestKey(key): RequestKey,
     request: Request,
 ) -> Result<Json<Done>, Problem> {
     let id = letter_id(&id)?;
     let asked = body::one::<LetterResolution>(request).await?;
     note(&asked.note)?;
-    console.resolve(&id, &operator, &asked.note).await?;
+    console.resolve(&id, &operator, &asked.note, key.as_deref()).await?;
     Ok(Json(Done { id: id.to_string(), action: "resolve".to_owned() }))
 }
 

@@ -11,6 +11,7 @@ use redrive_core::classify::classify;
 use redrive_core::dead_letter::Origin;
 use redrive_core::event::{MAX_KEY, MAX_TYPE, required, storable};
 use redrive_core::failure::{Class, Code, Failure};
+use redrive_core::fingerprint::digest;
 use redrive_engine::console::Console;
 use redrive_store::NewLetter;
 use serde::Deserialize;
@@ -58,7 +59,7 @@ pub(super) struct HandedIn {
     failed_at: Option<Moment>,
     /// When the first attempt failed (as the latest).
     first_failed_at: Option<Moment>,
-    /// What makes it one and the same letter: it comes in once. Else that is `Idempotency-Key`.
+    /// What makes it one and the same letter of its service: it comes in once. Else that is `Idempotency-Key`.
     #[schema(min_length = 1, max_length = 255)]
     source: Option<String>,
     /// What the service calls itself; else it is who called.
@@ -96,7 +97,8 @@ pub(super) struct ErrorIn {
     code: Option<String>,
 }
 
-/// Takes an event in that failed elsewhere. The same `source` again is the same letter.
+/// Takes an event in that failed elsewhere. The same `source` of the same service again is the same letter;
+/// with another type, key or payload it is refused with 422.
 #[utoipa::path(post, path = "/dead-letters", tag = "letters",
     params(("Idempotency-Key" = Option<String>, Header, description = "What makes several requests one, if `source` is not given.", pattern = "^[!-~]{1,140}$")),
     request_body = HandedIn,
@@ -128,8 +130,10 @@ impl HandedIn {
         let payload = bytes(self.payload, self.payload_base64)?;
         let payload =
             payload.ok_or_else(|| Problem::field("payload", "is missing: give payload or payload_base64"))?;
+        let source = self.source.or(key).unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+        text("source", required("source", &source, MAX_KEY))?;
         Ok(NewLetter {
-            source: self.source.or(key).unwrap_or_else(|| uuid::Uuid::now_v7().to_string()),
+            source: scoped(&service, &source),
             event_type: self.event_type,
             key: self.key,
             payload,
@@ -142,6 +146,16 @@ impl HandedIn {
             failed_at,
         })
     }
+}
+
+/// A source is one of its service: two that count from 1 do not hand in each other's letters.
+fn scoped(service: &str, source: &str) -> String {
+    let scoped = format!("{service}/{source}");
+    if scoped.chars().count() <= MAX_KEY {
+        return scoped;
+    }
+    let digest = format!("#{:016x}", digest(scoped.as_bytes()));
+    scoped.chars().take(MAX_KEY - digest.len()).chain(digest.chars()).collect()
 }
 
 fn headers(sent: Vec<HeaderIn>) -> Result<Vec<(String, Vec<u8>)>, Problem> {

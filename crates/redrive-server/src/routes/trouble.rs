@@ -33,7 +33,9 @@ impl From<ConsoleError> for Problem {
                 StatusCode::NOT_FOUND
             }
             ConsoleError::Refused(Refusal::Unknown(_)) => StatusCode::NOT_FOUND,
-            ConsoleError::Request(_) | ConsoleError::KeyInUse(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            ConsoleError::Request(_) | ConsoleError::KeyInUse(_) | ConsoleError::SourceInUse(_) => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
             ConsoleError::Refused(Refusal::NotWaiting(_) | Refusal::Impossible { .. })
             | ConsoleError::WrongState { .. }
             | ConsoleError::NoWorkers(_) => StatusCode::CONFLICT,

@@ -11,6 +11,8 @@ use redrive_store::EditedPayload;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::pages::indented;
+
 use super::{ClassName, KindName, PayloadFormat, StatusName, Unanswered};
 
 /// How much of a payload a letter shows; `/payload` has all of it.
@@ -247,6 +249,22 @@ impl PayloadView {
         Self::up_to(SHOWN, bytes)
     }
 
+    /// All of these bytes.
+    #[must_use]
+    pub fn whole(bytes: &[u8]) -> Self {
+        Self::up_to(usize::MAX, bytes)
+    }
+
+    /// The text for people: JSON with one value per line, every digit, key and escape as it was written.
+    #[must_use]
+    pub fn laid_out(&self) -> String {
+        let indented = match self.format {
+            PayloadFormat::Json if !self.cut => indented(&self.text),
+            _ => None,
+        };
+        indented.unwrap_or_else(|| self.text.clone())
+    }
+
     fn up_to(limit: usize, bytes: &[u8]) -> Self {
         let (size, cut) = (bytes.len() as u64, bytes.len() > limit);
         match std::str::from_utf8(bytes) {
@@ -318,6 +336,15 @@ mod tests {
         assert_eq!(shown("é {".as_bytes()), (PayloadFormat::Text, "é {".to_owned()));
         assert_eq!(shown(b"\xff\x00"), (PayloadFormat::Base64, "/wA=".to_owned()));
         assert_eq!(shown(b""), (PayloadFormat::Text, String::new()));
+    }
+
+    /// A number of many digits was shown as another one, and keys were sorted.
+    #[test]
+    fn json_is_laid_out_as_it_was_written() {
+        let view = PayloadView::of(br#"{"b":12345678901234567890123,"a":1.10,"b":"\u00e9"}"#);
+        let shown = "{\n  \"b\": 12345678901234567890123,\n  \"a\": 1.10,\n  \"b\": \"\\u00e9\"\n}";
+        assert_eq!(view.laid_out(), shown);
+        assert_eq!(PayloadView::of(b"no {json}").laid_out(), "no {json}");
     }
 
     #[test]

@@ -8,6 +8,9 @@ use utoipa::ToSchema;
 
 use super::KindName;
 
+/// The most types that are shown one by one.
+const MOST_TYPES: usize = 50;
+
 /// Every pipeline.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct PipelinesView {
@@ -112,10 +115,6 @@ impl PipelineView {
 impl From<Stats> for LettersView {
     fn from(stats: Stats) -> Self {
         let count = |status| stats.count(status);
-        let by_type = |(event_type, waiting): &(String, u64)| TypeView {
-            event_type: event_type.clone(),
-            waiting: *waiting,
-        };
         Self {
             waiting: stats.waiting(),
             open: count(Status::Open),
@@ -123,8 +122,36 @@ impl From<Stats> for LettersView {
             redriven: count(Status::Redriven),
             resolved: count(Status::Resolved),
             failed: count(Status::Failed),
-            by_type: stats.waiting_by_type.iter().map(by_type).collect(),
+            by_type: by_type(&stats.waiting_by_type),
             oldest_waiting: stats.oldest_waiting,
         }
+    }
+}
+
+/// The types with the most letters, and all others as one: a producer can make up types without end.
+fn by_type(counts: &[(String, u64)]) -> Vec<TypeView> {
+    let (shown, rest) = counts.split_at(counts.len().min(MOST_TYPES));
+    let view = |(event_type, waiting): &(String, u64)| TypeView {
+        event_type: event_type.clone(),
+        waiting: *waiting,
+    };
+    let mut views: Vec<TypeView> = shown.iter().map(view).collect();
+    if !rest.is_empty() {
+        views.push(view(&("other".to_owned(), rest.iter().map(|(_, waiting)| waiting).sum())));
+    }
+    views
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_without_end_are_one() {
+        let counts: Vec<(String, u64)> = (0..600).map(|number| (number.to_string(), 2)).collect();
+        let shown = by_type(&counts);
+        let last = shown.last().unwrap();
+        assert_eq!((shown.len(), last.event_type.as_str(), last.waiting), (MOST_TYPES + 1, "other", 1_100));
+        assert_eq!(by_type(&counts[..2]).len(), 2);
     }
 }

@@ -17,6 +17,7 @@
 //! 1700000001_i-abc123_000001.jsonl.gz              gzip of one JSON event per line
 //! 1700000001_i-abc123_000001.jsonl.gz.meta.json    {"num_events":5000,"checksums":{"lines":10,"crc32":[…]}}
 //! .1700000001_i-abc123_000001.jsonl.gz.tmp         being written
+//! .resolved/                                       what a person is done with, kept until a person deletes it
 //! ```
 //! The number in front is the second of the batch, the last one counts the batches of an instance. A
 //! missing or damaged meta file counts as 1 event; one without its data is removed at the start. Any other
@@ -59,6 +60,9 @@ use turns::Turns;
 const UNFINISHED_FOR: Duration = Duration::from_secs(600);
 /// How long after the end of a look at the whole folder the next one begins.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// The folder within the spool for files that a person is done with. Hidden, so it is no batch.
+pub const SET_ASIDE: &str = ".resolved";
 
 /// How a spool is kept.
 #[derive(Debug, Clone)]
@@ -340,15 +344,37 @@ impl Spool {
         }
     }
 
-    /// Deletes a file that waits, and what is beside it. Whether it waited: somebody else may have been
-    /// quicker.
+    /// Moves a file that waits, and what is beside it, to the folder [`SET_ASIDE`], where nobody looks for
+    /// batches: it is not uploaded any more, and not deleted either. Whether it waited: somebody else may have
+    /// been quicker.
     ///
     /// # Errors
-    /// When the disk refuses.
-    pub fn remove(&self, name: &str) -> Result<bool, Error> {
+    /// When the disk refuses; the file waits on then.
+    pub fn set_aside(&self, name: &str) -> Result<bool, Error> {
         let key = self.state().index.key(name);
         let Some(key) = key else { return Ok(false) };
-        self.delete(name)?;
+        let aside = self.dir.join(SET_ASIDE);
+        self.filesystem.create_dir_all(&aside).map_err(Error::io("create", &aside))?;
+        // One of that name may be there already, if somebody put it here again by hand.
+        let taken = |name: &str| self.filesystem.size(&aside.join(name)).is_ok();
+        let mut kept = name.to_owned();
+        while taken(&kept) {
+            kept.push_str(".again");
+        }
+        // The data goes first: what it is without its meta file is known, the other way round it is not.
+        for (from, to) in
+            [(name.to_owned(), kept.clone()), (format!("{name}{META}"), format!("{kept}{META}"))]
+        {
+            let from = self.dir.join(from);
+            match self.filesystem.rename(&from, &aside.join(to)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(Error::io("rename", &from)(error));
+                }
+                _ => {}
+            }
+        }
+        self.filesystem.sync_dir(&aside).map_err(Error::io("sync", &aside))?;
+        self.filesystem.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))?;
         Ok(self.state().remove(key))
     }
 

@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
 
 use anyhow::Context as _;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::Failure;
@@ -79,7 +80,8 @@ async fn from_lines(line: &Line, path: &[&str]) -> Result<u64, Failure> {
         if text.trim().is_empty() {
             continue;
         }
-        let value: Value = serde_json::from_str(&text).map_err(|error| {
+        // Kept as it is written: a number of many digits must not become another one.
+        let value: Box<RawValue> = serde_json::from_str(&text).map_err(|error| {
             Failure::Usage(format!(
                 "line {} is no JSON: {error}; {} were accepted before it",
                 number + 1,
@@ -95,11 +97,16 @@ async fn from_lines(line: &Line, path: &[&str]) -> Result<u64, Failure> {
     Ok(accepted)
 }
 
-async fn send(line: &Line, path: &[&str], batch: &mut Vec<Value>, before: u64) -> Result<u64, Failure> {
+async fn send(
+    line: &Line,
+    path: &[&str],
+    batch: &mut Vec<Box<RawValue>>,
+    before: u64,
+) -> Result<u64, Failure> {
     let sent = std::mem::take(batch);
     let many = sent.len() as u64;
     let before = |said: String| format!("{said} ({} were accepted before this batch)", count(before));
-    let answer: Result<Value, Failure> = line.post(path, &Value::Array(sent)).await;
+    let answer: Result<Value, Failure> = line.post(path, &sent).await;
     match answer {
         Ok(_) => Ok(many),
         Err(Failure::Usage(said)) => Err(Failure::Usage(before(said))),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use indicatif::ProgressBar;
 use redrive_engine::alerts::escape_json;
-use redrive_server::view::{LetterPage, LetterView, SummaryView};
+use redrive_server::view::{LetterPage, LetterView, PayloadView, SummaryView};
 
 use super::Failure;
 use super::csv;
@@ -77,7 +77,11 @@ async fn text(line: &Line, letter: &SummaryView, format: Format, whole: bool) ->
             Format::Jsonl => json(serde_json::to_string(letter)),
         };
     }
-    let letter: LetterView = line.get(&["dead-letters", &letter.id], &[]).await?;
+    let mut letter: LetterView = line.get(&["dead-letters", &letter.id], &[]).await?;
+    if letter.payload.cut {
+        let payload = line.get_bytes(&["dead-letters", &letter.summary.id, "payload"]).await?;
+        letter.payload = PayloadView::whole(&payload);
+    }
     match format {
         Format::Jsonl => json(serde_json::to_string(&letter)),
         Format::Csv => {

@@ -4,7 +4,7 @@ use redrive_server::view::Done;
 use serde_json::json;
 
 use super::Failure;
-use super::retry::{many, only_one, told, wanted};
+use super::retry::{key, many, only_one, told, wanted};
 use crate::args::{To, Which};
 use crate::line::Line;
 
@@ -14,6 +14,7 @@ pub(crate) async fn run(line: &Line, to: &To, which: &Which) -> Result<(), Failu
         return many(line, to, which, "resolutions", "resolve", wanted(which)?).await;
     };
     only_one(which)?;
-    let done: Done = line.post(&["dead-letters", id, "resolve"], &json!({"note": which.note})).await?;
+    let body = json!({"note": which.note});
+    let done: Done = line.post_once(&["dead-letters", id, "resolve"], &body, &key()).await?;
     told(to, &done, "closed")
 }

@@ -203,6 +203,6 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 /// A key that no other request has.
-fn key() -> String {
+pub(super) fn key() -> String {
     format!("cli-{}-{:x}", std::process::id(), jiff::Timestamp::now().as_nanosecond())
 }

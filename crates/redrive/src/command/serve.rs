@@ -102,7 +102,7 @@ impl House {
         let targets = config.intake.targets.iter().map(|(name, _)| name.clone());
         let console = Arc::new(Console::new(Records::of(&stores.own), plant.desks).with_targets(targets));
         let pulse = Pulse::default();
-        let running = Running::new();
+        let running = Running::new(Records::of(&stores.own).audit);
         running.chore(|stop| Runner::new(Arc::clone(&console)).named(&instance(&config.server)).run(stop));
         running.chore(|stop| Arc::clone(&console).look_around(stop));
         running.chore(|stop| Arc::clone(&console).keep_verifying(stop));

@@ -73,22 +73,10 @@ fn origin(origin: &OriginView) -> String {
 /// JSON is laid out, text is shown with its lines, and nothing in either does anything.
 fn payload(payload: &PayloadView) -> String {
     let shown = match payload.format {
-        PayloadFormat::Json if !payload.cut => laid_out(&payload.text),
-        PayloadFormat::Json | PayloadFormat::Text => payload.text.clone(),
+        PayloadFormat::Json | PayloadFormat::Text => payload.laid_out(),
         PayloadFormat::Base64 => format!("(base64) {}", payload.text),
     };
     let cut =
         if payload.cut { format!("\n… the first part of {} bytes", payload.size) } else { String::new() };
     format!("{}{cut}", escape_lines(&shown))
-}
-
-/// A number that does not survive being read keeps the text as it was sent.
-fn laid_out(text: &str) -> String {
-    let value = serde_json::from_str::<serde_json::Value>(text).ok();
-    let same = |value: &serde_json::Value| {
-        let compact = |text: &str| text.chars().filter(|letter| !letter.is_whitespace()).count();
-        compact(&value.to_string()) == compact(text)
-    };
-    let pretty = value.filter(same).and_then(|value| serde_json::to_string_pretty(&value).ok());
-    pretty.unwrap_or_else(|| text.to_owned())
 }

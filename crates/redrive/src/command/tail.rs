@@ -34,26 +34,44 @@ pub(crate) async fn run(line: &Line, to: &To, selection: &Selection, last: u32) 
     }
     // A letter that was there before is not new, however far down the list.
     let begun = first.letters.first().map(|letter| letter.failed_at);
+    let mut is_away = false;
     loop {
-        let mut changes = line.changes().await?;
-        loop {
-            for letter in news(line, selection, &mut told, begun).await? {
-                print(to, &letter)?;
-            }
-            let go_on = match &mut changes {
-                // Between two changes there are comments that keep the connection alive.
-                Some(stream) => matches!(stream.chunk().await, Ok(Some(_))),
-                None => {
-                    tokio::time::sleep(PAUSE).await;
-                    true
+        // A server that is restarted is back in a moment: whoever tails waits for it, and is told so once.
+        is_away = match follow(line, to, selection, &mut told, begun).await {
+            Ok(()) => false,
+            Err(Failure::Unavailable(said)) => {
+                if !is_away {
+                    eprintln!("{said}\nasking again until it answers");
                 }
-            };
-            if !go_on {
-                break;
+                true
             }
-        }
-        tracing::warn!("the server ended the stream: asking again");
+            Err(other) => return Err(other),
+        };
         tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Prints letters until the server ends the stream.
+async fn follow(
+    line: &Line,
+    to: &To,
+    selection: &Selection,
+    told: &mut Told,
+    begun: Option<jiff::Timestamp>,
+) -> Result<(), Failure> {
+    let mut changes = line.changes().await?;
+    loop {
+        for letter in news(line, selection, told, begun).await? {
+            print(to, &letter)?;
+        }
+        let Some(stream) = &mut changes else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        // Between two changes there are comments that keep the connection alive.
+        if !matches!(stream.chunk().await, Ok(Some(_))) {
+            return Ok(());
+        }
     }
 }
 

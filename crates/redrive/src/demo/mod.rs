@@ -16,6 +16,7 @@ use anyhow::{Context as _, ensure};
 use redrive_server::view::{BalanceView, BooksView, GroupView, GroupsPage, OperationView};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use self::show::Show;
 use self::stage::Stage;
@@ -46,13 +47,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Tells the whole story; then, if it is to be kept, waits for Ctrl-C.
 pub(crate) async fn run(scale: Scale, keep: bool) -> anyhow::Result<()> {
+    // From the start: whoever ends it early leaves nothing behind either.
+    let stop = CancellationToken::new();
+    cancel_on_signal(stop.clone()).context("signals cannot be watched")?;
     let stage = Stage::set().await?;
-    let told = story(&stage, scale, keep).await;
+    let told = stop.run_until_cancelled(story(&stage, scale, keep, &stop)).await;
     let ended = stage.curtain().await;
-    told.and(ended)
+    told.unwrap_or(Ok(())).and(ended)
 }
 
-async fn story(stage: &Stage, scale: Scale, keep: bool) -> anyhow::Result<()> {
+async fn story(stage: &Stage, scale: Scale, keep: bool, stop: &CancellationToken) -> anyhow::Result<()> {
     let mut show = Show::new();
     until("redrive is ready", async || Ok(stage.is_ready().await)).await?;
     show.opening(stage.folder(), &stage.address, stage.has_kafka());
@@ -67,7 +71,7 @@ async fn story(stage: &Stage, scale: Scale, keep: bool) -> anyhow::Result<()> {
     ensure!(balanced, "the books do not balance: this is a defect, please report it");
     ensure!(is_idle(&books), "not everything is delivered: this is a defect, please report it");
     if keep {
-        return play(&show, stage, scale).await;
+        return play(&show, stage, scale, stop).await;
     }
     show.closing(None);
     Ok(())
@@ -169,9 +173,7 @@ async fn too_early(show: &mut Show, stage: &Stage, groups: &[GroupView]) -> anyh
 async fn mended(show: &mut Show, stage: &Stage, operation: i64) -> anyhow::Result<()> {
     show.act("Mended", "the release is rolled back, the rules are dropped, the bucket is found: resume, and redrive the rest");
     let town = &stage.town;
-    town.set(&town.refuses_euros, false);
-    town.set(&town.is_patient, true);
-    stage.drop_rules().await?;
+    mend(stage).await?;
     stage.find_bucket()?;
     stage.post(&format!("/redrives/{operation}/resume"), &Value::Null).await?;
     follow(show, stage, operation, "orders redriven", "finished").await?;
@@ -212,7 +214,7 @@ async fn outage(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<
 }
 
 /// New faults to play with, until Ctrl-C.
-async fn play(show: &Show, stage: &Stage, scale: Scale) -> anyhow::Result<()> {
+async fn play(show: &Show, stage: &Stage, scale: Scale, stop: &CancellationToken) -> anyhow::Result<()> {
     let town = &stage.town;
     stage.restore_rules().await?;
     town.set(&town.refuses_euros, true);
@@ -221,11 +223,19 @@ async fn play(show: &Show, stage: &Stage, scale: Scale) -> anyhow::Result<()> {
     stage.publish_articles(scale.articles, ODD_EVERY).await?;
     stage.shorten_urls(3, scale.urls, ODD_EVERY).await?;
     stage.decide(3, scale.decisions, ODD_EVERY).await?;
-    show.closing(Some(&stage.address));
-    let stop = tokio_util::sync::CancellationToken::new();
-    cancel_on_signal(stop.clone()).context("signals cannot be watched")?;
-    stop.cancelled().await;
+    show.closing(Some((&stage.address, &stage.services)));
+    while stop.run_until_cancelled(town.mend.notified()).await.is_some() {
+        mend(stage).await?;
+        show.note("mended: what is redriven now is delivered");
+    }
     Ok(())
+}
+
+async fn mend(stage: &Stage) -> anyhow::Result<()> {
+    let town = &stage.town;
+    town.set(&town.refuses_euros, false);
+    town.set(&town.is_patient, true);
+    stage.drop_rules().await
 }
 
 /// Follows an operation until it is in this state, with progress.

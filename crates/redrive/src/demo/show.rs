@@ -130,12 +130,13 @@ impl Show {
         }
     }
 
-    pub(super) fn closing(&self, address: Option<&str>) {
+    pub(super) fn closing(&self, addresses: Option<(&str, &str)>) {
         self.say("");
-        if let Some(address) = address {
+        if let Some((address, services)) = addresses {
             self.say(&format!("{BOLD}It stays open{BOLD:#} at {BOLD}{address}{BOLD:#} until Ctrl-C, with new dead letters to play with. From another terminal:"));
             self.say(&format!("   redrive groups --server {address}"));
-            self.say(&format!("   redrive retry --server {address} --pipeline orders --canary"));
+            self.say(&format!("   redrive retry --server {address} --pipeline orders --canary --yes    stops itself: the bank still refuses euros"));
+            self.say(&format!("   curl -X POST {services}/mend                 mends every fault; then the same again succeeds"));
             self.say(&format!(
                 "   curl {address}/api/v1/dead-letters -H 'content-type: application/json' \\"
             ));

@@ -24,6 +24,8 @@ pub(super) struct Stage {
     broker: Option<Broker>,
     /// Where redrive is.
     pub(super) address: String,
+    /// Where the services are.
+    pub(super) services: String,
     client: reqwest::Client,
     stop: CancellationToken,
     serving: JoinHandle<anyhow::Result<()>>,
@@ -42,7 +44,7 @@ const RULES: [&str; 2] = [
     "CREATE TRIGGER no_new_regions BEFORE INSERT ON decision_log WHEN NEW.region = 'eu-south' \
      BEGIN SELECT RAISE(ABORT, 'region eu-south is not known'); END",
 ];
-const NO_RULES: [&str; 2] = ["DROP TRIGGER no_long_urls", "DROP TRIGGER no_new_regions"];
+const NO_RULES: [&str; 2] = ["DROP TRIGGER IF EXISTS no_long_urls", "DROP TRIGGER IF EXISTS no_new_regions"];
 
 impl Stage {
     /// Sets the stage and starts everything.
@@ -68,7 +70,7 @@ impl Stage {
         let serving = tokio::spawn(async move { serve_on(listener, &config, until).await });
         let client =
             reqwest::Client::builder().no_proxy().build().context("the HTTP client cannot be made")?;
-        Ok(Self { folder, town, broker, address, client, stop, serving })
+        Ok(Self { folder, town, broker, address, services, client, stop, serving })
     }
 
     pub(super) fn folder(&self) -> &Path {

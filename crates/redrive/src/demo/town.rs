@@ -12,6 +12,7 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use serde_json::Value;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
 /// What the payload of an article that is too long says.
 pub(super) const LONG_ARTICLE: &str = r#"{"words":180000}"#;
@@ -28,6 +29,8 @@ pub(super) struct Town {
     delivered: AtomicU64,
     summarized: AtomicU64,
     pager: Mutex<Vec<Page>>,
+    /// Rung when somebody asks for the faults to be mended.
+    pub(super) mend: Notify,
 }
 
 /// What the pager said.
@@ -45,6 +48,7 @@ impl Town {
             .route("/bank", post(bank))
             .route("/summaries", post(summaries))
             .route("/pager", post(pager))
+            .route("/mend", post(mend))
             .with_state(Arc::clone(&town));
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port is free on this machine")?;
         let address = format!("http://{}", listener.local_addr()?);
@@ -94,6 +98,12 @@ async fn summaries(State(town): State<Arc<Town>>, body: Bytes) -> (StatusCode, S
     }
     town.summarized.fetch_add(1, Ordering::Relaxed);
     (StatusCode::OK, String::new())
+}
+
+/// The switch of a demo that is kept: whoever plays mends the faults by it.
+async fn mend(State(town): State<Arc<Town>>) -> &'static str {
+    town.mend.notify_one();
+    "mended: the bank takes euros, long articles are summarized, the odd rules are gone. Now retry.\n"
 }
 
 async fn pager(State(town): State<Arc<Town>>, body: Bytes) -> StatusCode {

@@ -15,6 +15,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, header};
 use redrive::config::{Backend, Config};
 use redrive_engine::console::{Console, Runner};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -89,22 +90,31 @@ impl Line {
         path: &[&str],
         query: &[(&str, String)],
     ) -> Result<T, Failure> {
-        self.ask(Method::GET, path, query, None, None).await?.read()
+        self.ask(Method::GET, path, query, String::new(), None).await?.read()
+    }
+
+    /// What is at this address of the API, byte for byte.
+    pub(crate) async fn get_bytes(&self, path: &[&str]) -> Result<Vec<u8>, Failure> {
+        self.ask(Method::GET, path, &[], String::new(), None).await?.whole()
     }
 
     /// Sends this to an address of the API, and reads the answer as this type.
-    pub(crate) async fn post<T: DeserializeOwned>(&self, path: &[&str], body: &Value) -> Result<T, Failure> {
-        self.ask(Method::POST, path, &[], Some(body), None).await?.read()
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
+        self.ask(Method::POST, path, &[], json(body)?, None).await?.read()
     }
 
     /// The same, as one request however often the network repeats it.
     pub(crate) async fn post_once<T: DeserializeOwned>(
         &self,
         path: &[&str],
-        body: &Value,
+        body: &impl Serialize,
         key: &str,
     ) -> Result<T, Failure> {
-        self.ask(Method::POST, path, &[], Some(body), Some(key)).await?.read()
+        self.ask(Method::POST, path, &[], json(body)?, Some(key)).await?.read()
     }
 
     async fn ask(
@@ -112,10 +122,9 @@ impl Line {
         method: Method,
         path: &[&str],
         query: &[(&str, String)],
-        body: Option<&Value>,
+        body: String,
         key: Option<&str>,
     ) -> Result<Reply, Failure> {
-        let body = body.map(ToString::to_string).unwrap_or_default();
         match self {
             Self::Server { client, base, token } => {
                 let mut request =
@@ -191,6 +200,10 @@ impl AtWork {
             tracing::error!("carrying the operation out ended in a defect");
         }
     }
+}
+
+fn json(body: &impl Serialize) -> Result<String, Failure> {
+    Ok(serde_json::to_string(body).context("the request cannot be written as JSON")?)
 }
 
 /// The address of something under the API; every part is one segment, whatever is in it.

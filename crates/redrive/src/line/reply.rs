@@ -26,12 +26,16 @@ struct Problem {
 impl Reply {
     /// The answer as this type, or why there is none.
     pub(crate) fn read<T: DeserializeOwned>(self) -> Result<T, Failure> {
+        let bytes = self.whole()?;
+        let text = if bytes.is_empty() { b"null".as_slice() } else { &bytes };
+        let read = serde_json::from_slice(text);
+        Ok(read.context("the answer cannot be read: is there a redrive of this version at the other end?")?)
+    }
+
+    /// The answer as it came, or why there is none.
+    pub(crate) fn whole(self) -> Result<Vec<u8>, Failure> {
         if (200..300).contains(&self.status) {
-            let text = if self.bytes.is_empty() { b"null".as_slice() } else { &self.bytes };
-            let read = serde_json::from_slice(text);
-            return Ok(read.context(
-                "the answer cannot be read: is there a redrive of this version at the other end?",
-            )?);
+            return Ok(self.bytes);
         }
         let problem = serde_json::from_slice::<Problem>(&self.bytes);
         let said = problem.map_or_else(

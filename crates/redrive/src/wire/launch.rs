@@ -49,7 +49,7 @@ impl Launch {
             Some(persister) => engine.persist(persister, self.watch.clone()),
             None => engine.start(&self.pipeline, self.watch.clone()),
         }
-        engine.auto_redrive(&self.pipeline, self.rules.clone());
+        engine.auto_redrive(&self.pipeline, self.rules.clone(), Some(running.audit()));
         if let Some(retention) = &self.retention {
             running.chore(|stop| retention.clone().keep(stop));
         }

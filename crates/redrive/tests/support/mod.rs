@@ -79,8 +79,13 @@ pub(crate) struct Server {
 impl Server {
     /// Starts on a free port and waits until it says where.
     pub(crate) fn start(folder: &Path) -> Self {
+        Self::start_at(folder, "127.0.0.1:0")
+    }
+
+    /// Starts on this address and waits until it listens.
+    pub(crate) fn start_at(folder: &Path, address: &str) -> Self {
         let mut command = redrive(folder);
-        command.arg("serve").env("REDRIVE__SERVER__LISTEN", "127.0.0.1:0").stderr(Stdio::piped());
+        command.arg("serve").env("REDRIVE__SERVER__LISTEN", address).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
