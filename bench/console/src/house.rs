@@ -25,7 +25,8 @@ impl House {
         outbox.migrate().await?;
         let records = Records::of(&database);
         records.migrate().await?;
-        let pipeline = Pipeline::new("orders", PipelineKind::Outbox, outbox.clone(), outbox.clone(), policy()?);
+        let pipeline =
+            Pipeline::new("orders", PipelineKind::Outbox, outbox.clone(), outbox.clone(), policy()?);
         Ok(Self { outbox, console: Arc::new(Console::new(records, [Desk::of(&pipeline)])) })
     }
 }

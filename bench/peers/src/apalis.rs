@@ -33,8 +33,7 @@ async fn noop(_order: Order, counter: Data<Counter>) -> Result<(), BoxDynError> 
 
 impl Apalis {
     /// What it is set to.
-    pub const SETTINGS: &'static str =
-        "fetches of 500, tasks spawned in parallel, lock_tasks off, 20 connections; 20,000 jobs at most, because it \
+    pub const SETTINGS: &'static str = "fetches of 500, tasks spawned in parallel, lock_tasks off, 20 connections; 20,000 jobs at most, because it \
          slows down with their number and did not end 200,000 within 300 s";
     /// The most jobs that it is given.
     const MOST: u32 = 20_000;

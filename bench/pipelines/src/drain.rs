@@ -24,10 +24,7 @@ pub(crate) async fn measure(args: &Args, subject: Subject, scratch: &Scratch) ->
     );
     let mut settings = vec![("redrive", SETTINGS), ("raw", RAW_SETTINGS)];
     let mut contestants: Vec<Box<dyn Contestant>> = Vec::new();
-    let mut pairs = vec![("update", Processed::Keep, Settle::Update)];
-    if subject == Subject::Outbox {
-        pairs.push(("delete", Processed::Delete, Settle::Delete));
-    }
+    let pairs = [("update", Processed::Keep, Settle::Update), ("delete", Processed::Delete, Settle::Delete)];
     for (word, processed, settle) in &pairs {
         contestants.push(Box::new(ours(subject, scratch, rows, word, *processed).await?));
         let pace = RawPace { workers: 2, batch: 500, settle: *settle };

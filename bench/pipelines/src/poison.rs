@@ -138,7 +138,8 @@ pub(crate) async fn measure(args: &Args, subject: Subject, scratch: &Scratch) ->
     let mut contestants: Vec<Box<dyn Contestant>> = vec![Box::new(clean), Box::new(poisoned)];
     let rates = race(&mut contestants, args.rounds).await?;
     let ratio = Ratio::of(&rates[1], &rates[0]);
-    let mut table = Table::new(&["run", "attempts/s", "÷ clean", "healthy half through after", "µs of the client"]);
+    let mut table =
+        Table::new(&["run", "attempts/s", "÷ clean", "healthy half through after", "µs of the client"]);
     let client = |index: usize| format!("{:.1}", rates[index].processor());
     table.row(["clean".to_owned(), rates[0].to_string(), String::new(), String::new(), client(0)]);
     table.row([

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bench_harness::events::{PAYLOAD, fill_jobs, fill_postgres};
 use bench_harness::{Hand, Kind, Scratch, Stage, tidy_postgres};
 use redrive_core::dead_letter::{DeadLetterQueue, PipelineKind};
-use redrive_store::{Database, Jobs, JobsOptions, Outbox, OutboxOptions, Processed, WorkStore};
+use redrive_store::{Completed, Database, Jobs, JobsOptions, Outbox, OutboxOptions, Processed, WorkStore};
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +70,11 @@ impl Subject {
                 (outbox.clone(), outbox.clone(), outbox.channel())
             }
             Self::Jobs => {
-                let options = JobsOptions { table: table.to_owned(), ..JobsOptions::new("bench") };
+                let completed = match processed {
+                    Processed::Delete => Completed::Delete,
+                    Processed::Keep | Processed::KeepForAWhile => Completed::Keep,
+                };
+                let options = JobsOptions { table: table.to_owned(), completed, ..JobsOptions::new("bench") };
                 let jobs = Arc::new(Jobs::new(database.clone(), options)?);
                 jobs.migrate().await?;
                 (jobs.clone(), jobs.clone(), jobs.channel())

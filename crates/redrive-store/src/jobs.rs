@@ -34,6 +34,18 @@ pub struct JobsOptions {
     pub subject_column: String,
     /// The attempts of a job that does not say otherwise.
     pub max_retries: u32,
+    /// What becomes of completed jobs.
+    pub completed: Completed,
+}
+
+/// What becomes of completed jobs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Completed {
+    /// They stay, with the status `completed`.
+    #[default]
+    Keep,
+    /// They are deleted.
+    Delete,
 }
 
 impl JobsOptions {
@@ -45,6 +57,7 @@ impl JobsOptions {
             table: format!("{}_job_queue", pipeline.replace('-', "_")),
             subject_column: "article_id".to_owned(),
             max_retries: 3,
+            completed: Completed::Keep,
         }
     }
 }
@@ -142,7 +155,7 @@ impl Jobs {
         Ok(Self {
             insert: Insert::new(&names, dialect, "job_id", &COLUMNS, OnConflict::Fail),
             insert_unique: Insert::new(&names, dialect, "job_id", &COLUMNS, OnConflict::Skip),
-            queue: Queue::new(database.clone(), &names, &shape(dialect)),
+            queue: Queue::new(database.clone(), &names, &shape(dialect, options.completed)),
             max_retries: options.max_retries,
             dead_letters: dead_letters(&database, &names, options),
             names,
@@ -271,7 +284,7 @@ dead_letter_queue!(Jobs);
 const SCOPE: &str = "t.status IN ('failed', 'dead_letter')";
 const WAITING: &str = "t.status IN ('failed', 'dead_letter') AND t.resolved_at IS NULL";
 
-fn shape(dialect: Dialect) -> Shape {
+fn shape(dialect: Dialect, completed: Completed) -> Shape {
     Shape {
         id: "job_id",
         live: match dialect {
@@ -287,7 +300,10 @@ fn shape(dialect: Dialect) -> Shape {
         work: "job_id, lease, due_at, job_id, {pipeline}, NULL, {key}{as_text}, payload, created_at, retry_count, \
                COALESCE(max_retries, {default_limit}), {interrupted}, history, priority",
         created: Times::Native,
-        done: Done::Set(include_str!("../sql/jobs/done.sql")),
+        done: match completed {
+            Completed::Keep => Done::Set(include_str!("../sql/jobs/done.sql")),
+            Completed::Delete => Done::Delete,
+        },
         retry: include_str!("../sql/jobs/retry.sql"),
         release: include_str!("../sql/jobs/release.sql"),
         dead: Dead::Set(include_str!("../sql/jobs/dead.sql")),

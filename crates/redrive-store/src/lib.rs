@@ -51,7 +51,7 @@ pub use dialect::{Dialect, check_name};
 pub use edits::{EditedPayload, Edits};
 pub use error::{Error, failure};
 pub use failed_events::{FailedEvent, FailedEvents, FailedEventsOptions, MAX_RETRY_COUNT};
-pub use jobs::{Enqueued, Jobs, JobsOptions, NewJob};
+pub use jobs::{Completed, Enqueued, Jobs, JobsOptions, NewJob};
 pub use letters::{Letters, NewLetter};
 pub use memory::Memory;
 pub use operations::{NewOperation, Opened, Operation, OperationState, Operations, Portion, Sent};

@@ -10,7 +10,7 @@ use redrive_core::event::WorkId;
 use redrive_core::failure::Failure;
 use redrive_core::lease::{Lease, Settlement, Work};
 use redrive_core::state::JobState;
-use redrive_store::{Enqueued, Error, Jobs, JobsOptions, NewJob, WorkStore as _};
+use redrive_store::{Completed, Enqueued, Error, Jobs, JobsOptions, NewJob, WorkStore as _};
 use redrive_testkit::{self as testkit, Backend, Client};
 
 fn options() -> JobsOptions {
@@ -38,6 +38,20 @@ async fn row(client: &mut Client, id: WorkId) -> String {
     );
     let cells = client.rows(&sql).await.remove(0);
     cells.into_iter().map(|cell| cell.unwrap_or_else(|| "NULL".into())).collect::<Vec<_>>().join(" | ")
+}
+
+#[tokio::test]
+async fn completed_jobs_are_deleted_where_they_are_not_kept_and_dead_ones_stay() {
+    for database in testkit::backends(file!()).await {
+        let jobs = jobs(&database, JobsOptions { completed: Completed::Delete, ..options() }).await;
+        jobs.enqueue(vec![NewJob::new("a", "{}"), NewJob::new("b", "{}")]).await.unwrap();
+        let mut claimed = take(&jobs, 10, LONG).await;
+        let mut settled = done(vec![claimed.remove(0)]);
+        settled.extend(dead(claimed, &timeout()));
+        assert!(settle(&jobs, settled).await.lost.is_empty());
+        let mut client = Client::connect(&database).await;
+        assert_eq!(client.column("SELECT status FROM summarize_job_queue").await, ["dead_letter"]);
+    }
 }
 
 #[tokio::test]

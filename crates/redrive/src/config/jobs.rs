@@ -8,7 +8,7 @@ use super::context::Context;
 use super::database::DatabaseUrl;
 use super::handler::Handler;
 use super::identifier::{ColumnName, TableName};
-use super::outbox::BACKOFF;
+use super::outbox::{BACKOFF, Processed};
 use super::retry::Backoff;
 use super::section::Section;
 
@@ -39,6 +39,8 @@ pub struct JobsConfig {
     pub retry: Backoff,
     /// How long a claim lasts without a heartbeat.
     pub lease: Duration,
+    /// What becomes of completed jobs.
+    pub completed: Processed,
     /// How many dead letters raise an alert.
     pub alert_threshold: NonZeroU32,
     /// Which dead letters go back by themselves.
@@ -96,6 +98,7 @@ impl JobsConfig {
                 "20s",
                 "How long a claim lasts without a heartbeat; then another worker takes over.",
             ),
+            completed: section.get("completed", "keep", "What becomes of completed jobs."),
             alert_threshold: section.derived(
                 "alert-threshold",
                 context.alert_threshold,

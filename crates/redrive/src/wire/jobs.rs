@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use redrive::config::{Backend, JobsConfig};
+use redrive::config::{Backend, JobsConfig, Processed};
 use redrive_core::dead_letter::PipelineKind;
 use redrive_core::policy::Policy;
 use redrive_engine::{Pace, Pipeline, Route, Routes};
 use redrive_server::{Gate, JobsDoor};
-use redrive_store::{Jobs, JobsOptions};
+use redrive_store::{Completed, Jobs, JobsOptions};
 
 use super::plant::Surroundings;
 use super::stores::Wired;
@@ -20,6 +20,10 @@ pub(super) fn options(jobs: &JobsConfig) -> JobsOptions {
         table: jobs.table.as_str().to_owned(),
         subject_column: jobs.subject_column.as_str().to_owned(),
         max_retries: jobs.max_retries,
+        completed: match jobs.completed {
+            Processed::Keep => Completed::Keep,
+            Processed::Delete => Completed::Delete,
+        },
     }
 }
 
