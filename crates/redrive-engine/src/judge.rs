@@ -47,7 +47,7 @@ pub(crate) fn judge(
     match excuse {
         // While the handler is down, nobody's attempts are counted.
         Some(after) => Settlement::Release { after: spread(after, event.id.0) },
-        None => sentence(pipeline, policy, event, record, failure),
+        None => sentence(pipeline, policy, &event, record, failure),
     }
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn is_on_trial(policy: &Policy, record: &Record) -> bool {
 pub(crate) fn sentence(
     pipeline: &str,
     policy: &Policy,
-    event: Event,
+    event: &Event,
     record: Record,
     failure: Failure,
 ) -> Settlement {

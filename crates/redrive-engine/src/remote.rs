@@ -157,7 +157,7 @@ impl Remote {
 
     fn sentence(&self, work: Work, failure: Failure) -> Settlement {
         let (event, record) = Record::split(work);
-        judge::sentence(&self.pipeline.name, &self.pipeline.policy, event, record, failure)
+        judge::sentence(&self.pipeline.name, &self.pipeline.policy, &event, record, failure)
     }
 
     async fn settle_failed(&self, lease: Lease, work: Work, failure: Failure) -> Result<Reported, Error> {

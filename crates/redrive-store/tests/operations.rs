@@ -133,7 +133,7 @@ async fn a_restart_goes_on_where_it_was() {
         first.freeze(id, &portion(1, 2..5)).await.unwrap();
         first.freeze(id, &portion(2, 5..9)).await.unwrap();
         first.become_state(id, OperationState::Running, "").await.unwrap();
-        assert_eq!(first.next(id, 1).await.unwrap(), [followed.clone()]);
+        assert_eq!(first.next(id, 1).await.unwrap(), std::slice::from_ref(&followed));
         let one = Sent { done: 1, ids: vec![followed.ids[1].clone()], refused: 1, ..Sent::default() };
         first.sent(id, &followed, &one).await.unwrap();
         drop(first);

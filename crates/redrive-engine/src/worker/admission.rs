@@ -61,13 +61,13 @@ impl Worker {
         let interrupted = work.interrupted;
         let (event, record) = Record::split(work);
         if interrupted {
-            self.fail(lease, event, record, Failure::interrupted());
+            self.fail(lease, &event, record, Failure::interrupted());
             return None;
         }
         let route = match self.routes.find(&event).cloned() {
             Ok(route) => route,
             Err(failure) => {
-                self.fail(lease, event, record, failure);
+                self.fail(lease, &event, record, failure);
                 return None;
             }
         };
@@ -92,8 +92,8 @@ impl Worker {
         self.settle_later(lease, Settlement::Release { after }, about);
     }
 
-    fn fail(&mut self, lease: Lease, event: Event, record: Record, failure: Failure) {
-        let about = self.witness.about(&event, record.retry_count);
+    fn fail(&mut self, lease: Lease, event: &Event, record: Record, failure: Failure) {
+        let about = self.witness.about(event, record.retry_count);
         let settlement = judge::sentence(&self.pipeline.name, &self.pipeline.policy, event, record, failure);
         self.settle_later(lease, settlement, about);
     }
