@@ -13,11 +13,13 @@ use redrive_core::dead_letter::{Filter, Operator, Order, Outcome, Page, Refusal}
 use redrive_engine::alerts::{
     AlertService, DeadLetterAlert, Dropped, HandlerDown, HandlerUp, Level, Silence,
 };
+use redrive_engine::console::{self, Action, Console, Desk, Records, Runner};
 use redrive_engine::ingest::{Ingest, IngestOptions, NotAccepted, WhenFull};
 
 use redrive_spool::spool::{Inspection, Meta, OnFull, inspect};
 use redrive_spool::target::Patience;
 use redrive_spool::{Batch, Journal, JournalOptions, Target};
+use redrive_store::{Database, OperationState};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -566,4 +568,44 @@ async fn an_order_that_the_store_interrupts_counts_each_file_once_and_payloads_a
     fs::remove_dir_all(&blocked).unwrap();
     let acted = queue.redrive(&ids, &order).await.unwrap();
     assert_eq!((acted.before, acted.done, acted.refused), (ids[..1].to_vec(), ids[1..].to_vec(), vec![]));
+}
+
+/// A store that is away is no refusal: the operation says what it waits for, and goes on by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_waits_for_a_store_that_is_away_and_goes_on() {
+    let stand = Stand::new(Durability::Memory);
+    let queue = stand.ingest.letters();
+    stand.take_away("store");
+    for number in 0..3 {
+        stand.accept(&format!("{{\"number\":{number}}}")).await;
+        eventually("saved", || stand.ingest.status().backlog == 0).await;
+    }
+    // Nobody but the operation works on the files from here on.
+    let Stand { folder, stop, running, .. } = stand;
+    stop.cancel();
+    running.await.unwrap();
+
+    let ledger = redrive_testkit::sqlite();
+    let records = Records::of(&Database::connect(&ledger.url).await.unwrap());
+    records.migrate().await.unwrap();
+    let console = Arc::new(Console::new(records, [Desk { queue, workers: None }]));
+    let filter = Filter { pipeline: Some("events".into()), ..Filter::default() };
+    let request = console::Request::new(Action::Redrive, filter);
+    let id = console.start(&request, &Operator::new("ops"), None).await.unwrap().id;
+    let stop = CancellationToken::new();
+    let runner = tokio::spawn(Runner::new(Arc::clone(&console)).run(stop.clone()));
+    let now = || async { console.operation(id).await.unwrap() };
+    let patience = Duration::from_secs(30);
+    let waits = || async { now().await.reason.contains("waiting: ") };
+    redrive_testkit::eventually(patience, "it says what it waits for", waits).await;
+    assert_eq!((now().await.state, now().await.refused), (OperationState::Running, 0));
+    let store = folder.path().join("store");
+    fs::remove_file(&store).unwrap();
+    fs::rename(folder.path().join("store-away"), &store).unwrap();
+    let ended = || async { now().await.state == OperationState::Finished };
+    redrive_testkit::eventually(patience, "it is finished", ended).await;
+    let ended = now().await;
+    assert_eq!((ended.total, ended.done, ended.refused, ended.reason.as_str()), (3, 3, 0, ""));
+    stop.cancel();
+    runner.await.unwrap();
 }

@@ -172,7 +172,8 @@ pub(crate) enum Command {
         last: u32,
     },
 
-    /// Prove that everything that was accepted is somewhere, pipeline by pipeline.
+    /// Check the books of every pipeline: what its tables or counters know is in one place each. What that proves
+    /// is another thing for each kind, and is said.
     Verify {
         #[command(flatten)]
         to: To,

@@ -7,6 +7,16 @@ use crate::args::To;
 use crate::line::Line;
 use crate::screen::{count, plain, say, say_json, say_table};
 
+/// What balanced books prove, by kind: as docs/guarantees.md has it.
+const PROVED: [(&str, &str); 6] = [
+    ("outbox", "each number that was accepted and is known is in one place, through every redrive"),
+    ("jobs", "every row of the table has a known state"),
+    ("persist", "every failed event has a known state; what was saved at once is in your table"),
+    ("ingest", "every event since the start of the server is stored, on disk, in memory, expired or dropped"),
+    ("kafka", "every letter has a known state; records that never died are in your table"),
+    ("intake", "every letter has a known state"),
+];
+
 /// Prints the books, and fails when something is missing.
 pub(crate) async fn run(line: &Line, to: &To) -> Result<(), Failure> {
     let books: BooksView = line.get(&["books"], &[]).await?;
@@ -43,7 +53,12 @@ pub(crate) async fn run(line: &Line, to: &To) -> Result<(), Failure> {
         return Err(Failure::Unavailable(format!("the store of {} does not answer", silent.join(", "))));
     }
     if !to.json {
-        say("the books balance: everything that was accepted is somewhere")?;
+        say("the books balance; what is counted against what:")?;
+        for (kind, proved) in PROVED {
+            if books.pipelines.iter().any(|book| book.kind.to_string() == kind) {
+                say(&format!("  {kind}: {proved}"))?;
+            }
+        }
     }
     Ok(())
 }
