@@ -587,38 +587,3 @@ async fn style_and_script_are_kept_by_browsers_and_change_their_address_with_the
     assert_eq!(script.headers["content-type"], "text/javascript; charset=utf-8");
     assert!(!script.html.contains("innerHTML") && !script.html.contains("eval("));
 }
-
-/// Not a test: prints how long each page takes. `cargo test -p redrive-server --test pages -- --ignored --nocapture`
-#[tokio::test]
-#[ignore = "measures"]
-async fn how_long_each_page_takes_with_100_000_letters() {
-    const ROUNDS: usize = 40;
-    let board = Board::new().await;
-    let failed = |number: usize| NewLetter {
-        event_type: format!("Type{}", number % 7),
-        failure: Failure::permanent(format!("Cause{}", number % 40), format!("order {number} was declined")),
-        failed_at: Timestamp::now() - jiff::SignedDuration::from_secs((number % 80_000) as i64),
-        ..letter(number)
-    };
-    for start in (0..100_000).step_by(5_000) {
-        board.bury(&(start..start + 5_000).map(failed).collect::<Vec<_>>()).await;
-    }
-    for path in EVERY_PAGE.into_iter().chain(["/letters?q=declined", "/operations", "/audit"]) {
-        let mut times = Vec::new();
-        let mut size = 0;
-        for _ in 0..ROUNDS {
-            let begun = std::time::Instant::now();
-            let page = board.get(path).await;
-            times.push(begun.elapsed());
-            assert_eq!(page.status, StatusCode::OK, "{path}");
-            size = page.html.len();
-        }
-        let first = times[0];
-        times.sort_unstable();
-        println!(
-            "{path:45} first {first:9.1?} median {:9.1?} worst {:9.1?}  {size} bytes",
-            times[ROUNDS / 2],
-            times[ROUNDS - 1]
-        );
-    }
-}

@@ -223,6 +223,21 @@ fn a_pipeline_starts_by_itself_when_its_database_comes() {
     eventually("and no longer", || trouble().is_null().then_some(()));
 }
 
+/// `redrive serve 2>&1 | head`, a log collector that restarts.
+#[test]
+fn a_log_that_nobody_reads_any_more_stops_nothing() {
+    let receiver = Receiver::start(|_| (200, Duration::ZERO));
+    let folder = folder_with(&outbox_to(&receiver));
+    let server = Server::unheard(folder.path());
+    server.wait_ready(200);
+    assert_eq!(server.post(EVENTS, &event("Nobody", "dead, and said so in the log")).0, 201);
+    server.wait_metric(r#"redrive_dead_letters{pipeline="orders",status="open"} 1"#);
+    assert_eq!(server.post(EVENTS, &event("Posted", "late")).0, 201);
+    eventually("the next event arrives", || (receiver.count("late") == 1).then_some(()));
+    server.signal("TERM");
+    assert_eq!(server.end().0, Some(0), "and it stops when it is told to");
+}
+
 #[test]
 fn a_letter_that_is_handed_in_is_counted_and_alerted_at_once() {
     let folder = folder_with("");

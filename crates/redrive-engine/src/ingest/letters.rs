@@ -99,65 +99,38 @@ impl SpooledFiles {
         Some(self.summary(&waiting, why)).filter(|letter| is_meant(letter, filter))
     }
 
-    /// The files that a filter means, newest first, from after this place.
-    fn find(&self, filter: &Filter, after: Option<Cursor>, most: usize) -> Vec<Summary> {
+    /// The files that a filter means, in this order, from after this place.
+    fn find(&self, filter: &Filter, first: First, after: Option<Cursor>, most: usize) -> Vec<Summary> {
         let why = self.why();
         if !self.means_any(filter, &why) {
             return Vec::new();
         }
-        let is_left = |letter: &Summary| after.is_none_or(|cursor| is_after(letter, cursor));
+        let is_left = |letter: &Summary| after.is_none_or(|cursor| first.is_after(letter, cursor));
         if let Some(name) = &filter.key {
             return self.named(name, filter, &why).into_iter().filter(is_left).collect();
         }
         let from = after.and_then(|cursor| Timestamp::from_microsecond(cursor.failed_at).ok());
-        let mut until = from.into_iter().chain(filter.until).min().unwrap_or(Timestamp::MAX);
+        let mut from = first.start(from, filter);
         let mut found = Vec::new();
         loop {
-            let files = self.0.spool.newest(until, most.min(CHUNK));
-            let Some(last) = files.last().map(|file| file.since) else { return found };
-            let letters = files.iter().map(|file| self.summary(file, &why));
-            let mut letters: Vec<Summary> =
-                letters.filter(|letter| is_left(letter) && is_meant(letter, filter)).collect();
-            letters.sort_by_key(|letter| std::cmp::Reverse(place(letter)));
-            found.extend(letters);
-            let is_over = filter.since.is_some_and(|since| last < since);
-            if found.len() >= most || is_over {
-                found.truncate(most);
-                return found;
-            }
-            let Ok(before) = last.checked_sub(jiff::SignedDuration::from_secs(1)) else { return found };
-            until = before;
-        }
-    }
-
-    /// The files that a filter means, oldest first, from after this place.
-    fn find_oldest(&self, filter: &Filter, after: Option<Cursor>, most: usize) -> Vec<Summary> {
-        let why = self.why();
-        if !self.means_any(filter, &why) {
-            return Vec::new();
-        }
-        let is_left =
-            |letter: &Summary| after.is_none_or(|after| place(letter) > (after.failed_at, after.id));
-        if let Some(name) = &filter.key {
-            return self.named(name, filter, &why).into_iter().filter(is_left).collect();
-        }
-        let start = after.and_then(|cursor| Timestamp::from_microsecond(cursor.failed_at).ok());
-        let mut from = start.into_iter().chain(filter.since).max().unwrap_or(Timestamp::MIN);
-        let mut found = Vec::new();
-        loop {
-            let files = self.0.spool.oldest(from, most.min(CHUNK));
+            let files = match first {
+                First::Newest => self.0.spool.newest(from, most.min(CHUNK)),
+                First::Oldest => self.0.spool.oldest(from, most.min(CHUNK)),
+            };
             let Some(last) = files.last().map(|file| file.since) else { return found };
             let letters = files.iter().map(|file| self.summary(file, &why));
             let mut letters: Vec<Summary> =
                 letters.filter(|letter| is_left(letter) && is_meant(letter, filter)).collect();
             letters.sort_by_key(place);
+            if first == First::Newest {
+                letters.reverse();
+            }
             found.extend(letters);
-            let is_over = filter.until.is_some_and(|until| last >= until);
-            if found.len() >= most || is_over {
+            if found.len() >= most || first.is_past(last, filter) {
                 found.truncate(most);
                 return found;
             }
-            let Ok(next) = last.checked_add(jiff::SignedDuration::from_secs(1)) else { return found };
+            let Some(next) = first.next(last) else { return found };
             from = next;
         }
     }
@@ -214,8 +187,46 @@ fn place(letter: &Summary) -> (i64, i64) {
     (letter.failed_at.as_microsecond(), letter.number())
 }
 
-fn is_after(letter: &Summary, cursor: Cursor) -> bool {
-    place(letter) < (cursor.failed_at, cursor.id)
+/// Which letters come first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum First {
+    Newest,
+    Oldest,
+}
+
+impl First {
+    fn is_after(self, letter: &Summary, cursor: Cursor) -> bool {
+        let cursor = (cursor.failed_at, cursor.id);
+        match self {
+            Self::Newest => place(letter) < cursor,
+            Self::Oldest => place(letter) > cursor,
+        }
+    }
+
+    /// Where to begin, given the place of a cursor.
+    fn start(self, from: Option<Timestamp>, filter: &Filter) -> Timestamp {
+        match self {
+            Self::Newest => from.into_iter().chain(filter.until).min().unwrap_or(Timestamp::MAX),
+            Self::Oldest => from.into_iter().chain(filter.since).max().unwrap_or(Timestamp::MIN),
+        }
+    }
+
+    /// Whether nothing that the filter means comes after this second.
+    fn is_past(self, last: Timestamp, filter: &Filter) -> bool {
+        match self {
+            Self::Newest => filter.since.is_some_and(|since| last < since),
+            Self::Oldest => filter.until.is_some_and(|until| last >= until),
+        }
+    }
+
+    /// The second after this one.
+    fn next(self, last: Timestamp) -> Option<Timestamp> {
+        let second = jiff::SignedDuration::from_secs(1);
+        match self {
+            Self::Newest => last.checked_sub(second).ok(),
+            Self::Oldest => last.checked_add(second).ok(),
+        }
+    }
 }
 
 fn is_meant(letter: &Summary, filter: &Filter) -> bool {
@@ -282,7 +293,7 @@ impl DeadLetterQueue for SpooledFiles {
 
     async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Unavailable> {
         let limit = page.limit() as usize;
-        let mut letters = self.find(filter, page.cursor(), limit + 1);
+        let mut letters = self.find(filter, First::Newest, page.cursor(), limit + 1);
         let more = letters.len() > limit;
         letters.truncate(limit);
         let next = letters
@@ -341,7 +352,7 @@ impl DeadLetterQueue for SpooledFiles {
     }
 
     async fn ids(&self, filter: &Filter, after: Option<Cursor>, limit: u32) -> Result<Ids, Unavailable> {
-        let mut rest = self.find_oldest(filter, after, limit as usize + 1);
+        let mut rest = self.find(filter, First::Oldest, after, limit as usize + 1);
         let more = rest.len() > limit as usize;
         rest.truncate(limit as usize);
         let next = rest.last().filter(|_| more).map(|last| {

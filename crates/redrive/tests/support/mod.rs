@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -82,8 +82,13 @@ impl Server {
         Self::start_at(folder, "127.0.0.1:0")
     }
 
-    /// Starts on this address and waits until it listens.
-    pub(crate) fn start_at(folder: &Path, address: &str) -> Self {
+    /// Starts, and then nobody reads its log any more.
+    pub(crate) fn unheard(folder: &Path) -> Self {
+        let (child, _, address) = Self::listening(folder, "127.0.0.1:0");
+        Self { child, address, log: Arc::default(), reader: None }
+    }
+
+    fn listening(folder: &Path, address: &str) -> (Child, BufReader<ChildStderr>, SocketAddr) {
         let mut command = redrive(folder);
         command.arg("serve").env("REDRIVE__SERVER__LISTEN", address).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -96,6 +101,12 @@ impl Server {
                 break address.parse().unwrap();
             }
         };
+        (child, stderr, address)
+    }
+
+    /// Starts on this address and waits until it listens.
+    pub(crate) fn start_at(folder: &Path, address: &str) -> Self {
+        let (child, mut stderr, address) = Self::listening(folder, address);
         let log = Arc::new(Mutex::new(String::new()));
         let kept = Arc::clone(&log);
         let reader = std::thread::spawn(move || {
@@ -156,7 +167,9 @@ impl Server {
     /// Waits for the end; returns the exit code and the log.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
-        self.reader.take().unwrap().join().unwrap();
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
         (code, self.log())
     }
 
