@@ -6,23 +6,24 @@
 //! key and headers are kept byte for byte; what a letter's fields cannot say (no value, no key, a header
 //! without a value) is said by headers whose names start with `redrive:`.
 //!
-//! Every instance reads all partitions, without being a member of a group: there is nothing to balance.
-//! Its place is committed once its letters are stored. A parked letter is closed when the parking lot is
-//! done with it; the index commits no further than the first that is not.
+//! Every instance reads all partitions, without being a member of a group: there is nothing to balance. Its
+//! place is in the store that has the letters, and moves with them: a store that is new gets every letter that
+//! is in the topics. Nothing is committed to Kafka. A parked letter is closed when the parking lot, by what its
+//! group has committed, is done with it; which letters wait for that is in the store, too.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::KafkaError;
 use rdkafka::message::Message as _;
 use rdkafka::{Offset, TopicPartitionList};
-use redrive_core::dead_letter::{DeadLetterQueue as _, Operator, Origin};
+use redrive_core::dead_letter::{Operator, Origin};
 use redrive_core::event::{MAX_KEY, MAX_TYPE};
 use redrive_core::fingerprint::digest;
-use redrive_store::{Letters, NewLetter};
+use redrive_store::{Left, Letters, NewLetter, Place};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +31,7 @@ use crate::client::Cluster;
 use crate::defect;
 use crate::headers;
 use crate::health::Health;
+use crate::place::{Partition, Places};
 use crate::record::{Header, Record};
 use crate::writer::LetterTopics;
 
@@ -41,6 +43,8 @@ const POLL: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_secs(2);
 const ASK: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// What is said of a parked letter that is closed.
+const DONE: &str = "the parking lot is done with it";
 
 /// What only an index says about a letter.
 const KEY: &str = "redrive:key";
@@ -57,9 +61,7 @@ pub struct IndexOptions {
     pub cluster: Cluster,
     /// The topics.
     pub topics: LetterTopics,
-    /// The group under which it remembers its place.
-    pub group: String,
-    /// The group of the parking lot: what that has committed is done with.
+    /// The group of the parking lot: what that has committed is done with. The index never joins it.
     pub parking_group: String,
 }
 
@@ -101,40 +103,51 @@ fn read(
     }
 }
 
+/// Why reading had to stop.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error(transparent)]
+    Kafka(#[from] KafkaError),
+    #[error(transparent)]
+    Store(#[from] redrive_store::Error),
+}
+
 struct Reader<'a> {
     options: &'a IndexOptions,
     letters: &'a Letters,
     runtime: &'a Handle,
+    /// Bears the name of the parking lot's group, of which it asks how far it is; it never joins it.
     consumer: BaseConsumer,
-    /// Asks how far the parking lot is; it never joins that group.
-    asking: BaseConsumer,
     names: HashMap<String, Arc<str>>,
     assigned: usize,
-    /// Parked letters that the parking lot is not done with: their sources.
-    parked: BTreeMap<(i32, i64), String>,
-    /// Where to go on, of the parking topic.
-    seen: BTreeMap<i32, i64>,
+    places: Places,
 }
 
 impl<'a> Reader<'a> {
-    fn new(options: &'a IndexOptions, letters: &'a Letters, runtime: &'a Handle) -> Result<Self, KafkaError> {
-        let consumer: BaseConsumer = options.cluster.consumer(&options.group).create()?;
-        let asking: BaseConsumer = options.cluster.consumer(&options.parking_group).create()?;
+    fn new(options: &'a IndexOptions, letters: &'a Letters, runtime: &'a Handle) -> Result<Self, Trouble> {
+        let mut config = options.cluster.consumer(&options.parking_group);
+        // Whatever the settings say for the pipeline's own consumers: the group is not ours, and no letter is
+        // passed over.
+        config.set("enable.auto.commit", "false").set("enable.auto.offset.store", "false");
+        let consumer: BaseConsumer = config.set("auto.offset.reset", "earliest").create()?;
         let topics = [&options.topics.dlq, &options.topics.parking, &options.topics.parking_dlq];
         let names = topics.into_iter().map(|topic| (topic.clone(), Arc::from(topic.as_str()))).collect();
-        let (parked, seen) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Self { options, letters, runtime, consumer, asking, names, assigned: 0, parked, seen })
+        let places = Places::new(options.topics.parking.as_str().into());
+        Ok(Self { options, letters, runtime, consumer, names, assigned: 0, places })
     }
 
-    fn run(&mut self, stop: &CancellationToken, health: &Health) -> Result<(), KafkaError> {
-        let mut looked: Option<Instant> = None;
+    fn run(&mut self, stop: &CancellationToken, health: &Health) -> Result<(), Trouble> {
+        let (mut looked, mut wait): (Option<Instant>, _) = (None, POLL);
         while !stop.is_cancelled() {
             if looked.is_none_or(|looked| looked.elapsed() > LOOK) {
-                looked = Some(Instant::now());
                 self.assign()?;
-                self.close_settled();
+                health.note("index", Ok(()));
+                // New letters have their turn between two portions of old ones.
+                let is_behind = self.close_settled();
+                wait = if is_behind { Duration::ZERO } else { POLL };
+                looked = (!is_behind).then(Instant::now);
             }
-            let batch = self.poll()?;
+            let batch = self.poll(wait)?;
             if batch.is_empty() {
                 continue;
             }
@@ -142,35 +155,62 @@ impl<'a> Reader<'a> {
             if stop.is_cancelled() {
                 return Ok(());
             }
-            self.commit(&batch)?;
+            self.places.stored(&batch);
             health.note("index", Ok(()));
         }
         Ok(())
     }
 
     /// Every partition there is; again when there are more.
-    fn assign(&mut self) -> Result<(), KafkaError> {
+    fn assign(&mut self) -> Result<(), Trouble> {
+        let partitions = self.partitions()?;
+        if partitions.len() == self.assigned {
+            return Ok(());
+        }
+        let known = self.runtime.block_on(self.letters.places())?;
+        let known: BTreeMap<(String, i32), i64> =
+            known.into_iter().map(|place| ((place.topic, place.partition), place.offset)).collect();
         let mut list = TopicPartitionList::new();
-        for topic in self.names.keys() {
-            let metadata = self.consumer.fetch_metadata(Some(topic), ASK)?;
-            for found in metadata.topics().iter().filter(|found| found.error().is_none()) {
-                for partition in found.partitions() {
-                    list.add_partition_offset(topic, partition.id(), Offset::Stored)?;
-                }
-            }
+        for (topic, partition) in &partitions {
+            let next = known.get(&(topic.to_string(), *partition)).copied();
+            let next = self.still_there((topic, *partition), next)?;
+            self.places.begin((Arc::clone(topic), *partition), next);
+            list.add_partition_offset(topic, *partition, next.map_or(Offset::Beginning, Offset::Offset))?;
         }
-        if list.count() != self.assigned {
-            self.assigned = list.count();
-            self.parked.clear();
-            self.seen.clear();
-            self.consumer.assign(&list)?;
-        }
+        self.consumer.assign(&list)?;
+        self.assigned = partitions.len();
         Ok(())
     }
 
-    fn poll(&self) -> Result<Vec<Record>, KafkaError> {
-        let mut batch: Vec<Record> = Vec::new();
-        let (mut wait, mut bytes) = (POLL, 0);
+    fn partitions(&self) -> Result<Vec<Partition>, Trouble> {
+        let mut partitions = Vec::new();
+        for (name, topic) in &self.names {
+            let metadata = self.consumer.fetch_metadata(Some(name), ASK)?;
+            for found in metadata.topics().iter().filter(|found| found.error().is_none()) {
+                partitions.extend(found.partitions().iter().map(|found| (Arc::clone(topic), found.id())));
+            }
+        }
+        Ok(partitions)
+    }
+
+    /// The place, unless the topic ends before it: then it was made anew, and is read from its beginning. (What
+    /// lies before the first record that is still there is skipped by the client.)
+    fn still_there(
+        &self,
+        (topic, partition): (&str, i32),
+        next: Option<i64>,
+    ) -> Result<Option<i64>, Trouble> {
+        let Some(next) = next else { return Ok(None) };
+        let (_, end) = self.consumer.fetch_watermarks(topic, partition, ASK)?;
+        if next <= end {
+            return Ok(Some(next));
+        }
+        self.runtime.block_on(self.letters.begin_again(topic, partition))?;
+        Ok(None)
+    }
+
+    fn poll(&self, mut wait: Duration) -> Result<Vec<Record>, Trouble> {
+        let (mut batch, mut bytes): (Vec<Record>, _) = (Vec::new(), 0);
         while batch.len() < BATCH && bytes < BATCH_BYTES {
             let Some(message) = self.consumer.poll(wait) else { break };
             let message = message?;
@@ -185,10 +225,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Until they are stored, or it is told to stop.
-    fn store(&mut self, batch: &[Record], stop: &CancellationToken, health: &Health) {
-        let new: Vec<NewLetter> = batch.iter().map(letter).collect();
+    fn store(&self, batch: &[Record], stop: &CancellationToken, health: &Health) {
         let mut pause = Duration::from_millis(200);
-        while let Err(error) = self.runtime.block_on(self.letters.add(&new)) {
+        while let Err(error) = self.runtime.block_on(self.store_once(batch)) {
             if stop.is_cancelled() {
                 return;
             }
@@ -196,95 +235,53 @@ impl<'a> Reader<'a> {
             self.runtime.block_on(async { stop.run_until_cancelled(tokio::time::sleep(pause)).await });
             pause = (pause * 2).min(Duration::from_secs(5));
         }
-        for (record, letter) in batch.iter().zip(new) {
-            if *record.position.topic == *self.options.topics.parking {
-                let at = (record.position.partition, record.position.offset);
-                self.parked.insert(at, letter.source);
-                self.seen.insert(at.0, at.1 + 1);
+    }
+
+    async fn store_once(&self, batch: &[Record]) -> Result<(), redrive_store::Error> {
+        for (topic, partition) in self.places.begun_again(batch) {
+            self.letters.begin_again(&topic, partition).await?;
+        }
+        self.letters.add_read(&self.places.reading(batch)).await.map(drop)
+    }
+
+    /// Closes parked letters that the parking lot is done with, a portion of each partition; says whether there
+    /// are more.
+    fn close_settled(&mut self) -> bool {
+        let Ok(committed) = self.parking_progress() else { return false };
+        let operator = Operator::new("redrive");
+        let mut is_behind = false;
+        for place in committed {
+            match self.runtime.block_on(self.letters.close_parked(&place, &operator, DONE)) {
+                Ok(Left::More) => is_behind = true,
+                Ok(Left::Waiting) => {}
+                Ok(Left::Nothing) => self.places.closed(place.partition),
+                Err(error) => {
+                    let pipeline = &self.options.pipeline;
+                    tracing::debug!(pipeline, %error, "parked letters could not be closed");
+                    return false;
+                }
             }
         }
+        is_behind
     }
 
-    fn commit(&self, batch: &[Record]) -> Result<(), KafkaError> {
-        let mut next: HashMap<(&str, i32), i64> = HashMap::new();
-        for record in batch.iter().filter(|record| *record.position.topic != *self.options.topics.parking) {
-            next.insert((&record.position.topic, record.position.partition), record.position.offset + 1);
-        }
-        self.commit_all(next)
-    }
-
-    fn commit_all(&self, next: HashMap<(&str, i32), i64>) -> Result<(), KafkaError> {
-        if next.is_empty() {
-            return Ok(());
+    /// How far the parking lot is, where letters may be open.
+    fn parking_progress(&self) -> Result<Vec<Place>, KafkaError> {
+        if self.places.open().is_empty() {
+            return Ok(Vec::new());
         }
         let mut list = TopicPartitionList::new();
-        for ((topic, partition), offset) in next {
-            list.add_partition_offset(topic, partition, Offset::Offset(offset))?;
-        }
-        self.consumer.commit(&list, CommitMode::Async)
-    }
-
-    /// Closes parked letters that the parking lot is done with.
-    fn close_settled(&mut self) {
-        if self.parked.is_empty() {
-            return;
-        }
-        let Ok(committed) = self.parking_progress() else { return };
-        let is_done =
-            |(partition, offset): &(i32, i64)| committed.get(partition).is_some_and(|done| offset < done);
-        let done: Vec<((i32, i64), String)> = self
-            .parked
-            .iter()
-            .filter(|(at, _)| is_done(at))
-            .map(|(at, source)| (*at, source.clone()))
-            .collect();
-        if done.is_empty() {
-            return;
-        }
-        let sources: Vec<String> = done.iter().map(|(_, source)| source.clone()).collect();
-        if let Err(error) = self.runtime.block_on(close(self.letters, &sources)) {
-            tracing::debug!(pipeline = %self.options.pipeline, %error, "parked letters could not be closed");
-            return;
-        }
-        for (at, _) in &done {
-            self.parked.remove(at);
-        }
-        let topic = self.options.topics.parking.as_str();
-        let mut next = HashMap::new();
-        for (partition, seen) in &self.seen {
-            let open = self.parked.range((*partition, 0)..=(*partition, i64::MAX)).next();
-            next.insert((topic, *partition), open.map_or(*seen, |((_, offset), _)| *offset));
-        }
-        if let Err(error) = self.commit_all(next) {
-            tracing::debug!(pipeline = %self.options.pipeline, %error, "the index could not commit");
-        }
-    }
-
-    /// How far the parking lot is.
-    fn parking_progress(&self) -> Result<HashMap<i32, i64>, KafkaError> {
-        let mut list = TopicPartitionList::new();
-        for partition in self.seen.keys() {
+        for partition in self.places.open() {
             list.add_partition(&self.options.topics.parking, *partition);
         }
-        let committed = self.asking.committed_offsets(list, ASK)?;
-        let offset =
+        let committed = self.consumer.committed_offsets(list, ASK)?;
+        let place =
             |element: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| match element.offset() {
-                Offset::Offset(next) => Some((element.partition(), next)),
+                Offset::Offset(next) => Some(Place::new(element.topic(), element.partition(), next)),
                 _ => None,
             };
-        Ok(committed.elements().iter().filter_map(offset).collect())
+        Ok(committed.elements().iter().filter_map(place).collect())
     }
-}
-
-async fn close(letters: &Letters, sources: &[String]) -> Result<(), String> {
-    let operator = Operator::new("redrive");
-    for chunk in sources.chunks(BATCH) {
-        let numbers = letters.numbers_of(chunk).await.map_err(|error| error.to_string())?;
-        let ids: Vec<String> = numbers.iter().map(ToString::to_string).collect();
-        let note = "the parking lot is done with it";
-        letters.resolve(&ids, &operator, note).await.map_err(|error| error.to_string())?;
-    }
-    Ok(())
 }
 
 /// A letter as the store keeps it.

@@ -10,7 +10,7 @@
 //! | [`sink`] | where rows go: Postgres, MySQL, SQLite, HTTP, or yours |
 //! | `consumer`, `lane`, `writer` | the thread that polls, a lane per partition, what a lane does with a batch |
 //! | [`publisher`], [`ladder`], [`outgoing`] | letters to topics, and to disk while Kafka is away |
-//! | [`index`], [`redriver`] | letters in topics, searchable in redrive's own store, and back again |
+//! | [`index`] (with `place`), [`redriver`] | letters in topics, searchable in redrive's own store, and back again |
 //! | [`pipeline`] | all of it together |
 //!
 //! **Promise.** An offset is committed only after every record before it is stored, in a topic of letters,
@@ -24,6 +24,7 @@ mod defect;
 mod health;
 mod lane;
 mod observer;
+mod place;
 mod writer;
 
 pub mod column;

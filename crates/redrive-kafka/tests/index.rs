@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use common::prepare;
 use common::stage::{
-    Running, Sent, count, decision, lag, mock, options, poison, produce, read, real, seal, sink, until,
+    Running, Sent, committed, count, decision, lag, mock, options, poison, produce, read, real, recreate,
+    seal, sink, until,
 };
 use redrive_core::dead_letter::{
     DeadLetterQueue as _, Filter, Operator, Order, Origin, Page, PipelineKind, Status,
@@ -17,8 +18,9 @@ use redrive_core::handler::Handler as _;
 use redrive_kafka::index::{IndexOptions, index};
 use redrive_kafka::record::Header;
 use redrive_kafka::redriver::Redriver;
-use redrive_store::{Database, Letters};
-use redrive_testkit::TestDatabase;
+use redrive_store::{Database, Letters, Place, Reading};
+use redrive_testkit::{Client, TestDatabase};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 async fn store(database: &TestDatabase) -> Arc<Letters> {
@@ -41,23 +43,46 @@ fn event(id: &str) -> Event {
     }
 }
 
+/// An index at work.
+struct Indexing {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Indexing {
+    fn start(running: &Running, letters: &Arc<Letters>) -> Self {
+        let options = running.pipeline.options();
+        let index_options = IndexOptions {
+            pipeline: "decisions".into(),
+            cluster: options.cluster.clone(),
+            topics: options.letters.clone(),
+            parking_group: options.parking_group.clone(),
+        };
+        let stop = CancellationToken::new();
+        let health = running.pipeline.health().clone();
+        let task = tokio::spawn(index(index_options, Arc::clone(letters), health, stop.clone()));
+        Self { stop, task }
+    }
+
+    async fn stop(mut self) {
+        self.stop.cancel();
+        (&mut self.task).await.unwrap();
+    }
+}
+
+impl Drop for Indexing {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
 async fn letters_are_listed_grouped_shown_and_redriven(brokers: &str, topic: &str) {
     let (database, own) = (redrive_testkit::sqlite(), redrive_testkit::sqlite());
     let mut client = prepare(&database).await;
     let letters = store(&own).await;
     let folder = tempfile::tempdir().unwrap();
     let running = Running::start(options(brokers, topic, folder.path()), sink(&database));
-    let stop = CancellationToken::new();
-    let _at_the_end = stop.clone().drop_guard();
-    let index_options = IndexOptions {
-        pipeline: "decisions".into(),
-        cluster: running.pipeline.options().cluster.clone(),
-        topics: running.pipeline.options().letters.clone(),
-        group: format!("{topic}-index"),
-        parking_group: running.pipeline.options().parking_group.clone(),
-    };
-    let indexing =
-        tokio::spawn(index(index_options, letters.clone(), running.pipeline.health().clone(), stop.clone()));
+    let indexing = Indexing::start(&running, &letters);
 
     let odd = Sent {
         key: Some(vec![0, 255]),
@@ -128,18 +153,67 @@ async fn letters_are_listed_grouped_shown_and_redriven(brokers: &str, topic: &st
 
     // Parked letters are open until the parking lot is done with them.
     client.run("ALTER TABLE decision_log RENAME TO away").await;
-    produce(brokers, topic, &[decision(0, 900), decision(1, 901)]).await;
-    until("parked", async || count(brokers, &format!("{topic}-parking")).await == 2).await;
-    let parked = Filter { event_type: Some(format!("{topic}-parking")), ..Filter::default() };
-    let open = Filter { status: Some(Status::Open), ..parked.clone() };
-    until("indexed", async || letters.list(&open, Page::first(9)).await.unwrap().letters.len() == 2).await;
+    // More than are stored or closed at a time.
+    let many: Vec<Sent> = (900..2_100).map(|id| decision(id % 2, id as usize)).collect();
+    produce(brokers, topic, &many).await;
+    let lot = format!("{topic}-parking");
+    until("parked", async || count(brokers, &lot).await >= 1_200).await;
+    let parked = Filter { event_type: Some(lot.clone()), ..Filter::default() };
+    let open = Filter { status: Some(Status::Open), ..parked };
+    until("indexed", async || letters.count(&open).await.unwrap() == 1_200).await;
     client.run("ALTER TABLE away RENAME TO decision_log").await;
-    let closed = Filter { status: Some(Status::Resolved), ..parked };
-    until("closed", async || letters.list(&closed, Page::first(9)).await.unwrap().letters.len() == 2).await;
+    until("closed", async || letters.stats().await.unwrap().count(Status::Resolved) == 1_200).await;
+    assert_eq!(letters.count(&open).await.unwrap(), 0);
+    assert_eq!(committed(brokers, &lot, &format!("{topic}-index")).await, 0, "Kafka knows of no index");
 
-    stop.cancel();
-    indexing.await.unwrap();
+    a_new_store_gets_what_lies_in_the_topics(&running, &letters, &own).await;
+    a_restart_reads_nothing_twice(&running, &letters, &own, indexing).await;
     running.stop().await;
+}
+
+/// The place was kept in Kafka, the letters here: a second store missed all that were there before it.
+async fn a_new_store_gets_what_lies_in_the_topics(running: &Running, letters: &Letters, own: &TestDatabase) {
+    let database = redrive_testkit::sqlite();
+    let second = store(&database).await;
+    let indexing = Indexing::start(running, &second);
+    let all = stored(own).await;
+    assert!(all >= 1_200 + 5, "{all}");
+    until("the same letters", async || stored(&database).await == all).await;
+    // What an operator did is known where he did it; what the parking lot did is known everywhere.
+    until("closed there, too", async || second.stats().await.unwrap().count(Status::Resolved) == 1_200).await;
+    assert_eq!(sorted(second.places().await.unwrap()), sorted(letters.places().await.unwrap()));
+    indexing.stop().await;
+}
+
+/// Letters that are deleted do not come back: the index goes on where it was.
+async fn a_restart_reads_nothing_twice(
+    running: &Running,
+    letters: &Arc<Letters>,
+    own: &TestDatabase,
+    indexing: Indexing,
+) {
+    indexing.stop().await;
+    let places = sorted(letters.places().await.unwrap());
+    let mut client = Client::connect(own).await;
+    client.run("DELETE FROM redrive_letter").await;
+    let indexing = Indexing::start(running, letters);
+    let options = running.pipeline.options();
+    produce(&options.cluster.brokers, &options.letters.dlq, &[Sent::text(0, "one more")]).await;
+    until("one more", async || stored(own).await > 0).await;
+    assert_eq!(stored(own).await, 1);
+    let moved = sorted(letters.places().await.unwrap());
+    assert_eq!(moved.iter().zip(&places).filter(|(now, before)| now != before).count(), 1);
+    indexing.stop().await;
+}
+
+/// How many letters there are, in whatever state.
+async fn stored(database: &TestDatabase) -> i64 {
+    Client::connect(database).await.number("SELECT COUNT(*) FROM redrive_letter").await
+}
+
+fn sorted(mut places: Vec<Place>) -> Vec<Place> {
+    places.sort();
+    places
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -152,4 +226,65 @@ async fn letters_on_the_broker_in_this_process() {
 async fn letters_on_a_real_broker() {
     let Some((brokers, topic)) = real(file!(), 2).await else { return };
     letters_are_listed_grouped_shown_and_redriven(&brokers, &topic).await;
+}
+
+/// A place is beyond the end of a topic that was deleted and made anew, or in the middle of other records.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_was_made_anew_is_read_from_its_beginning() {
+    let Some((brokers, topic)) = real(file!(), 1).await else { return };
+    let (database, own) = (redrive_testkit::sqlite(), redrive_testkit::sqlite());
+    prepare(&database).await;
+    let letters = store(&own).await;
+    let folder = tempfile::tempdir().unwrap();
+    let running = Running::start(options(&brokers, &topic, folder.path()), sink(&database));
+    let dlq = format!("{topic}-dlq");
+    let texts = |prefix: &str, many: usize| -> Vec<Sent> {
+        let from = |at: usize| Sent {
+            headers: vec![
+                Header::new("kafka_dlt-original-topic", format!("{topic}-{prefix}")),
+                Header::new("kafka_dlt-original-partition", "0"),
+                Header::new("kafka_dlt-original-offset", at.to_string()),
+            ],
+            ..Sent::text(0, "{")
+        };
+        (0..many).map(from).collect()
+    };
+    until("the topic", async || count(&brokers, &dlq).await == 0).await;
+    produce(&brokers, &dlq, &texts("first", 10)).await;
+    let indexing = Indexing::start(&running, &letters);
+    until("ten", async || stored(&own).await == 10).await;
+    indexing.stop().await;
+    recreate(&brokers, &dlq).await;
+    produce(&brokers, &dlq, &texts("second", 3)).await;
+    let indexing = Indexing::start(&running, &letters);
+    until("three more", async || stored(&own).await == 13).await;
+    assert!(letters.places().await.unwrap().contains(&Place::new(&dlq, 0, 3)));
+    indexing.stop().await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_that_has_fallen_out_of_its_topic_goes_on_with_what_is_left() {
+    let cluster = mock("fallen", 1);
+    let brokers = cluster.bootstrap_servers();
+    let (database, own) = (redrive_testkit::sqlite(), redrive_testkit::sqlite());
+    prepare(&database).await;
+    let letters = store(&own).await;
+    // Nothing is lost by what somebody sets for the pipeline's own consumers, and nothing is committed.
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options(&brokers, "fallen", folder.path());
+    let settings =
+        [("auto.offset.reset", "latest"), ("enable.auto.commit", "true"), ("auto.commit.interval.ms", "50")];
+    options.cluster.properties.extend(settings.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let running = Running::start(options, sink(&database));
+    let beyond = Place::new("fallen-dlq", 0, 1_000);
+    letters.add_read(&Reading { next: vec![beyond], ..Reading::default() }).await.unwrap();
+    produce(&brokers, "fallen-dlq", &[Sent::text(0, "a"), Sent::text(0, "b")]).await;
+    let indexing = Indexing::start(&running, &letters);
+    until("both", async || stored(&own).await == 2).await;
+    assert_eq!(letters.places().await.unwrap(), [Place::new("fallen-dlq", 0, 2)]);
+    indexing.stop().await;
+    let group = running.pipeline.options().parking_group.clone();
+    assert_eq!(committed(&brokers, "fallen-dlq", &group).await, 0);
+    running.stop().await;
 }

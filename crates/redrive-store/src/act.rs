@@ -160,7 +160,8 @@ impl Act {
         Ok(acted)
     }
 
-    async fn run_in(
+    /// Does it as part of a transaction, and returns the letters that it was done to.
+    pub(crate) async fn run_in(
         &self,
         session: &mut Session,
         ids: &BTreeSet<i64>,

@@ -252,6 +252,11 @@ impl DeadLetters {
         redrive.run_edited(&self.database, id, (edit, payload), order.operator(), order.note()).await
     }
 
+    /// What resolves letters, to be part of another transaction.
+    pub(crate) const fn resolving(&self) -> &Act {
+        &self.actions.resolve
+    }
+
     pub(crate) async fn resolve(
         &self,
         ids: &[String],

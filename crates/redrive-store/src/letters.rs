@@ -1,7 +1,7 @@
 //! Letters that redrive keeps itself: handed in by a service, or indexed from a topic.
 
 use jiff::Timestamp;
-use redrive_core::dead_letter::{DeadLetterQueue, Origin, PipelineKind, Status};
+use redrive_core::dead_letter::{DeadLetterQueue, Operator, Origin, PipelineKind, Status};
 use redrive_core::event::{MAX_KEY, MAX_TYPE, Refused, WorkId, required, storable};
 use redrive_core::failure::{Failure, clean};
 use redrive_core::fingerprint::Fingerprint;
@@ -15,10 +15,12 @@ use crate::database::Database;
 use crate::dead_letters::{Actions, DeadLetters, dead_letter_queue};
 use crate::dialect::Dialect;
 use crate::error::{Error, again};
+use crate::index::{Index, Left, Place, Reading};
 use crate::insert::{Insert, Kind, OnConflict, chunks};
 use crate::queue::{Queue, work_store};
 use crate::row::Times;
 use crate::schema;
+use crate::session::Session;
 use crate::shape::{Dead, Done, Shape};
 use crate::statement::{Names, Sql, Statement, sql};
 use crate::value::{Column, Value};
@@ -73,6 +75,8 @@ pub struct Letters {
     insert: Insert,
     queue: Queue,
     dead_letters: DeadLetters,
+    /// Of letters that lie in topics.
+    index: Index,
 }
 
 const SCHEMA: Sql = sql!(each "letters/schema.sql");
@@ -106,6 +110,7 @@ impl Letters {
             .with_table("table", "table_name", "redrive_letter")
             .with("letters", "redrive_letter")
             .with("letter_id", "id")
+            .with_sql("source_key", if dialect == Dialect::MySql { "source_key" } else { "source" })
             .with_literal("pipeline", pipeline)
             .with_sql("scope", SCOPE)
             .with_sql("known", SCOPE);
@@ -113,17 +118,22 @@ impl Letters {
             insert: Insert::new(&names, dialect, "id", &COLUMNS, OnConflict::Skip),
             queue: Queue::new(database.clone(), &names, &shape(dialect)),
             dead_letters: dead_letters(&database, &names, pipeline, kind),
+            index: Index::new(&database, &names, pipeline),
             names,
             database,
         }
     }
 
-    /// Makes the table if it is missing.
+    /// Makes the table if it is missing; for letters that lie in topics also those of their index.
     ///
     /// # Errors
     /// [`Error`] when the store cannot be reached or refuses.
     pub async fn migrate(&self) -> Result<(), Error> {
-        schema::migrate(&self.database, &self.names, &[self.names.text(SCHEMA)]).await
+        schema::migrate(&self.database, &self.names, &[self.names.text(SCHEMA)]).await?;
+        if self.kind() == PipelineKind::Kafka {
+            self.index.migrate(&self.database).await?;
+        }
+        Ok(())
     }
 
     /// Takes letters in, all or none; one that is here already is left as it is. Returns how many
@@ -132,28 +142,93 @@ impl Letters {
     /// # Errors
     /// [`Error::Refused`] names the first letter that cannot be kept; none is stored then.
     pub async fn add(&self, letters: &[NewLetter]) -> Result<usize, Error> {
-        for (item, letter) in letters.iter().enumerate() {
-            letter.check().map_err(|source| Error::Refused { item, source })?;
-        }
-        again(move || self.insert_all(letters)).await
+        check(letters)?;
+        again(async || {
+            let mut session = self.database.begin().await?;
+            let added = self.insert_all(&mut session, letters).await?;
+            session.commit().await?;
+            Ok(added)
+        })
+        .await
     }
 
-    async fn insert_all(&self, letters: &[NewLetter]) -> Result<usize, Error> {
+    /// Takes in what was read of topics, as [`Letters::add`] does, and remembers where to go on: all of it or
+    /// nothing. A place moves forward only. Returns how many letters were new.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] names the first letter or place that cannot be kept.
+    pub async fn add_read(&self, reading: &Reading) -> Result<usize, Error> {
+        check(&reading.letters)?;
+        reading.check()?;
+        again(async || {
+            let mut session = self.database.begin().await?;
+            let added = self.insert_all(&mut session, &reading.letters).await?;
+            self.index.keep(&mut session, reading).await?;
+            session.commit().await?;
+            Ok(added)
+        })
+        .await
+    }
+
+    /// Where to go on reading, in each partition of which something was read.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn places(&self) -> Result<Vec<Place>, Error> {
+        self.index.places(&self.database).await
+    }
+
+    /// A topic was made anew, and its offsets begin again: what was known of this partition is forgotten. Its
+    /// letters stay as they are.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn begin_again(&self, topic: &str, partition: i32) -> Result<(), Error> {
+        again(async || {
+            let mut session = self.database.begin().await?;
+            self.index.begin_again(&mut session, topic, partition).await?;
+            session.commit().await
+        })
+        .await
+    }
+
+    /// Closes letters that wait and lie before this place of a parking lot, which is done with them; some at a
+    /// time. Those that somebody has dealt with stay as they are.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn close_parked(&self, before: &Place, operator: &Operator, note: &str) -> Result<Left, Error> {
+        let resolve = self.dead_letters.resolving();
+        again(async || {
+            let mut session = self.database.begin().await?;
+            let left = self.index.close(&mut session, before, (resolve, operator, note)).await?;
+            session.commit().await?;
+            Ok(left)
+        })
+        .await
+    }
+
+    /// The text of the statement that finds what a parking lot is done with; for tests of its plan.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn done_statement(&self) -> String {
+        self.index.done_statement()
+    }
+
+    async fn insert_all(&self, session: &mut Session, letters: &[NewLetter]) -> Result<usize, Error> {
         let mut added = 0;
         // In the order of the sources: two that read the same topic would otherwise wait for each other.
         let mut letters: Vec<&NewLetter> = letters.iter().collect();
         letters.sort_by_key(|letter| &letter.source);
-        let mut session = self.database.begin().await?;
         for chunk in chunks(&letters, |letter| letter.size()) {
-            added += self.insert.run(&mut session, self.columns(chunk)).await?.len();
+            added += self.insert.run(session, self.columns(chunk)).await?.len();
         }
-        session.commit().await?;
         Ok(added)
     }
 
     /// The number of the letter from this source.
     pub(crate) async fn number_of(&self, source: &str) -> Result<Option<WorkId>, Error> {
-        let text = self.names.fill("SELECT t.id FROM {table} AS t WHERE {scope} AND t.source = $1");
+        let text = self.names.fill("SELECT t.id FROM {table} AS t WHERE {scope} AND t.{source_key} = $1");
         let statement = Statement::new(self.database.dialect(), &text);
         let rows = self.database.rows(&statement, vec![Value::Text(source.to_owned())]).await?;
         rows.first().map(|row| row.int(0).map(WorkId)).transpose()
@@ -222,6 +297,13 @@ impl Letters {
             Column::Times(letters.iter().map(|letter| letter.failed_at).collect()),
         ]
     }
+}
+
+fn check(letters: &[NewLetter]) -> Result<(), Error> {
+    for (item, letter) in letters.iter().enumerate() {
+        letter.check().map_err(|source| Error::Refused { item, source })?;
+    }
+    Ok(())
 }
 
 work_store!(Letters);

@@ -19,6 +19,7 @@ async fn migrate_all(database: &Database) -> Result<(), Error> {
     Jobs::new(database.clone(), JobsOptions::new("summarize"))?.migrate().await?;
     FailedEvents::new(database.clone(), FailedEventsOptions::new("urls"))?.migrate().await?;
     Letters::new(database.clone(), "intake", PipelineKind::Intake).migrate().await?;
+    Letters::new(database.clone(), "logs", PipelineKind::Kafka).migrate().await?;
     Operations::new(database.clone()).migrate().await?;
     Audit::new(database.clone()).migrate().await
 }

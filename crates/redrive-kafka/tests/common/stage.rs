@@ -263,6 +263,24 @@ async fn ends(brokers: &str, topic: &str) -> BTreeMap<i32, i64> {
     asked.await.unwrap()
 }
 
+/// Deletes a topic, and makes it anew.
+pub(crate) async fn recreate(brokers: &str, topic: &str) {
+    use rdkafka::admin::{AdminClient, AdminOptions};
+    let admin: AdminClient<rdkafka::client::DefaultClientContext> =
+        ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap();
+    for result in admin.delete_topics(&[topic], &AdminOptions::new()).await.unwrap() {
+        result.unwrap();
+    }
+    let gone = async || topics::partitions(&Cluster::at(brokers), topic).await == Ok(None);
+    until("the topic is gone", gone).await;
+    create(brokers, topic, 1).await;
+}
+
+/// How many records of a topic a group has committed.
+pub(crate) async fn committed(brokers: &str, topic: &str, group: &str) -> i64 {
+    count(brokers, topic).await - lag(brokers, topic, group).await
+}
+
 /// How far a group has committed, and how far it could.
 pub(crate) async fn lag(brokers: &str, topic: &str, group: &str) -> i64 {
     let ends = ends(brokers, topic).await;

@@ -117,7 +117,6 @@ mod with {
                 pipeline: options.name.clone(),
                 cluster: options.cluster.clone(),
                 topics: options.letters.clone(),
-                group: format!("{}-index", options.group),
                 parking_group: options.parking_group.clone(),
             };
             let health = self.kafka.health().clone();

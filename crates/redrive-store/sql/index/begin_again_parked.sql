@@ -1,0 +1,1 @@
+DELETE FROM {parked} WHERE pipeline = {pipeline} AND topic = $1 AND partition_id = $2

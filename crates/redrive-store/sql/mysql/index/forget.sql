@@ -1,0 +1,2 @@
+DELETE p FROM JSON_TABLE($1, '$[*]' COLUMNS (id BIGINT PATH '$[0]')) AS s
+STRAIGHT_JOIN {parked} AS p FORCE INDEX (PRIMARY) ON p.id = s.id

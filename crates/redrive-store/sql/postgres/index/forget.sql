@@ -1,0 +1,1 @@
+DELETE FROM {parked} WHERE id = ANY($1::bigint[])

@@ -1,0 +1,331 @@
+//! Where topics of letters are read to, and what their parking lot is done with.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{LONG, dead, order, settle, take, timeout};
+use jiff::Timestamp;
+use redrive_core::dead_letter::{
+    DeadLetterQueue as _, Filter, Operator, Origin, Page, PipelineKind, Status, Summary,
+};
+use redrive_core::failure::Failure;
+use redrive_store::{Error, Left, Letters, NewLetter, Parked, Place, Reading};
+use redrive_testkit::{self as testkit, Backend, Client, TestDatabase};
+
+const LOT: &str = "logs-parking";
+const NOTE: &str = "the parking lot is done with it";
+
+async fn store(database: &TestDatabase, pipeline: &str) -> Letters {
+    let letters = Letters::new(common::open(database).await, pipeline, PipelineKind::Kafka);
+    letters.migrate().await.unwrap();
+    letters
+}
+
+fn letter(source: &str) -> NewLetter {
+    NewLetter {
+        source: source.into(),
+        event_type: LOT.into(),
+        key: source.into(),
+        payload: b"{}".to_vec(),
+        headers: Vec::new(),
+        origin: Origin::Topic { topic: "logs".into(), partition: 0, offset: 0 },
+        target: None,
+        failure: Failure::transient("Database", "gone"),
+        attempts: 3,
+        first_failed_at: Timestamp::UNIX_EPOCH,
+        failed_at: Timestamp::UNIX_EPOCH,
+    }
+}
+
+/// Letters of one partition, at these offsets; their keys are `topic/partition/offset`.
+fn parked(topic: &str, partition: i32, offsets: impl IntoIterator<Item = i64>) -> Reading {
+    let mut reading = Reading::default();
+    for offset in offsets {
+        let source = format!("{topic}/{partition}/{offset}");
+        reading.letters.push(letter(&source));
+        reading.parked.push(Parked { source, at: Place::new(topic, partition, offset) });
+        reading.next.push(Place::new(topic, partition, offset + 1));
+    }
+    reading
+}
+
+async fn close(store: &Letters, topic: &str, partition: i32, before: i64) -> Left {
+    let before = Place::new(topic, partition, before);
+    store.close_parked(&before, &Operator::new("redrive"), NOTE).await.unwrap()
+}
+
+async fn of_status(store: &Letters, status: Status) -> Vec<Summary> {
+    let filter = Filter { status: Some(status), ..Filter::default() };
+    store.list(&filter, Page::first(100)).await.unwrap().letters
+}
+
+async fn keys(store: &Letters, status: Status) -> BTreeSet<String> {
+    of_status(store, status).await.into_iter().map(|letter| letter.key).collect()
+}
+
+fn set<const N: usize>(keys: [&str; N]) -> BTreeSet<String> {
+    keys.into_iter().map(str::to_owned).collect()
+}
+
+async fn places(store: &Letters) -> Vec<Place> {
+    let mut places = store.places().await.unwrap();
+    places.sort();
+    places
+}
+
+#[tokio::test]
+async fn a_place_moves_forward_only_and_is_that_of_its_pipeline_topic_and_partition() {
+    for database in testkit::backends(file!()).await {
+        let (store, other) = (store(&database, "logs").await, store(&database, "a\\' -- {table} $1 ?").await);
+        assert_eq!(places(&store).await, [], "a new store has read nothing");
+        let at = |next: &[(&str, i32, i64)]| Reading {
+            next: next.iter().map(|(topic, partition, at)| Place::new(topic, *partition, *at)).collect(),
+            ..Reading::default()
+        };
+        store.add_read(&at(&[("a", 1, 7), ("a", 0, 3), ("b", 0, i64::MAX), ("a", 0, 2)])).await.unwrap();
+        store.add_read(&at(&[("a", 0, 2), ("a", 1, 8), ("A", 0, 1)])).await.unwrap();
+        store.add_read(&Reading::default()).await.unwrap();
+        let expected = [("A", 0, 1), ("a", 0, 3), ("a", 1, 8), ("b", 0, i64::MAX)];
+        let expected = expected.map(|(topic, partition, at)| Place::new(topic, partition, at));
+        assert_eq!(places(&store).await, expected, "{:?}", database.backend);
+        assert_eq!(places(&other).await, []);
+
+        other.add_read(&at(&[("a", 0, 1)])).await.unwrap();
+        store.begin_again("a", 0).await.unwrap();
+        assert_eq!(places(&store).await.len(), 3);
+        assert_eq!(places(&other).await, [Place::new("a", 0, 1)], "each has its own");
+        store.add_read(&at(&[("a", 0, 1)])).await.unwrap();
+        assert!(places(&store).await.contains(&Place::new("a", 0, 1)), "it begins again");
+    }
+}
+
+#[tokio::test]
+async fn letters_and_their_place_are_stored_together_or_not_at_all() {
+    for database in testkit::backends(file!()).await {
+        let store = store(&database, "logs").await;
+        let mut refused = parked(LOT, 0, [0, 1]);
+        refused.letters[1].key = "a\0b".into();
+        let error = store.add_read(&refused).await.unwrap_err();
+        assert!(matches!(error, Error::Refused { item: 1, .. }), "{error}");
+        let mut no_topic = parked(LOT, 0, [0]);
+        no_topic.next[0].topic = "t".repeat(250);
+        assert!(matches!(store.add_read(&no_topic).await, Err(Error::Refused { .. })));
+        assert_eq!((places(&store).await, store.stats().await.unwrap().waiting()), (vec![], 0));
+
+        // The last statement of the transaction fails: what came before it never happened.
+        let mut client = Client::connect(&database).await;
+        client.run("ALTER TABLE redrive_index_place RENAME TO away").await;
+        store.add_read(&parked(LOT, 0, [0, 1])).await.unwrap_err();
+        assert_eq!(store.stats().await.unwrap().waiting(), 0, "{:?}", database.backend);
+        client.run("ALTER TABLE away RENAME TO redrive_index_place").await;
+        assert_eq!(close(&store, LOT, 0, 9).await, Left::Nothing, "nor is anything parked");
+
+        assert_eq!(store.add_read(&parked(LOT, 0, [0, 1])).await.unwrap(), 2);
+        assert_eq!(
+            store.add_read(&parked(LOT, 0, [0, 1])).await.unwrap(),
+            0,
+            "again, as after a lost answer"
+        );
+        assert_eq!(places(&store).await, [Place::new(LOT, 0, 2)]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_instances_read_the_same_topics_into_one_store() {
+    for database in testkit::backends(file!()).await {
+        let (one, other) = (store(&database, "logs").await, store(&database, "logs").await);
+        let read = async |store: &Letters| {
+            let mut added = 0;
+            for from in (0..60).step_by(6) {
+                let mut reading = parked(LOT, 0, from..from + 6);
+                let second = parked(LOT, 1, from..from + 6);
+                reading.letters.extend(second.letters);
+                reading.parked.extend(second.parked);
+                reading.next.extend(second.next);
+                added += store.add_read(&reading).await.unwrap();
+                close(store, LOT, 0, from).await;
+            }
+            added
+        };
+        let (first, second) = tokio::join!(read(&one), read(&other));
+        assert_eq!(first + second, 120, "{:?}: each letter once", database.backend);
+        assert_eq!(places(&one).await, [Place::new(LOT, 0, 60), Place::new(LOT, 1, 60)]);
+        while close(&one, LOT, 0, 60).await == Left::More {}
+        let stats = one.stats().await.unwrap();
+        assert_eq!((stats.count(Status::Resolved), stats.count(Status::Open)), (60, 60));
+    }
+}
+
+#[tokio::test]
+async fn what_a_parking_lot_is_done_with_is_closed_and_nothing_else() {
+    for database in testkit::backends(file!()).await {
+        let (store, other) = (store(&database, "logs").await, store(&database, "Logs").await);
+        store.add_read(&parked(LOT, 0, 0..4)).await.unwrap();
+        store.add_read(&parked(LOT, 1, 0..2)).await.unwrap();
+        store.add_read(&parked("old-parking", 0, 0..2)).await.unwrap();
+        store.add(&[letter("logs-dlq/0/0")]).await.unwrap();
+        other.add_read(&parked(LOT, 0, 0..2)).await.unwrap();
+
+        assert_eq!(close(&store, LOT, 0, 0).await, Left::Waiting);
+        assert_eq!(keys(&store, Status::Resolved).await, set([]));
+        assert_eq!(close(&store, LOT, 0, 3).await, Left::Waiting);
+        let closed = of_status(&store, Status::Resolved).await;
+        let expected = set(["logs-parking/0/0", "logs-parking/0/1", "logs-parking/0/2"]);
+        assert_eq!(keys(&store, Status::Resolved).await, expected, "{:?}", database.backend);
+        let whole = store.get(&closed[0].id.local).await.unwrap().unwrap();
+        let resolution = format!("{:?}", whole.resolution);
+        assert!(resolution.contains("redrive") && resolution.contains(NOTE), "{resolution}");
+        assert_eq!(close(&store, LOT, 0, 4).await, Left::Nothing);
+        assert_eq!(close(&store, LOT, 7, 4).await, Left::Nothing, "of a partition without letters");
+        let open = set([
+            "logs-parking/1/0",
+            "logs-parking/1/1",
+            "old-parking/0/0",
+            "old-parking/0/1",
+            "logs-dlq/0/0",
+        ]);
+        assert_eq!(keys(&store, Status::Open).await, open);
+        assert_eq!(keys(&other, Status::Open).await.len(), 2, "another pipeline's");
+    }
+}
+
+#[tokio::test]
+async fn a_parked_letter_that_somebody_has_dealt_with_stays_as_it_is() {
+    for database in testkit::backends(file!()).await {
+        let store = store(&database, "logs").await;
+        store.add_read(&parked(LOT, 0, 0..5)).await.unwrap();
+        let ids: Vec<String> =
+            of_status(&store, Status::Open).await.into_iter().map(|l| l.id.local).collect();
+        let mut ids = ids;
+        ids.sort_by_key(|id| id.parse::<i64>().unwrap());
+        store.resolve(&ids[..1], &Operator::new("alice"), "seen").await.unwrap();
+        store.redrive(&ids[1..2], &order()).await.unwrap();
+        settle(&store, common::done(take(&store, 1, LONG).await)).await;
+        store.redrive(&ids[2..3], &order()).await.unwrap();
+        settle(&store, dead(take(&store, 1, LONG).await, &timeout())).await;
+        store.redrive(&ids[3..4], &order()).await.unwrap();
+        Client::connect(&database)
+            .await
+            .run(&format!("DELETE FROM redrive_letter WHERE id = {}", ids[4]))
+            .await;
+
+        assert_eq!(close(&store, LOT, 0, 5).await, Left::Nothing);
+        let state = async |id: &str| store.get(id).await.unwrap().map(|letter| letter.summary.status);
+        assert_eq!(state(&ids[0]).await, Some(Status::Resolved));
+        let kept = format!("{:?}", store.get(&ids[0]).await.unwrap().unwrap().resolution);
+        assert!(kept.contains("alice") && kept.contains("seen"), "{kept}");
+        assert_eq!(state(&ids[1]).await, Some(Status::Redriven));
+        assert_eq!(state(&ids[2]).await, Some(Status::Resolved), "a redrive that failed left it waiting");
+        assert_eq!(state(&ids[3]).await, Some(Status::Retrying));
+        assert_eq!(state(&ids[4]).await, None);
+    }
+}
+
+#[tokio::test]
+async fn a_letter_that_was_parked_twice_is_closed_by_the_first_and_a_letter_from_before_by_reading_it_again()
+{
+    for database in testkit::backends(file!()).await {
+        let store = store(&database, "logs").await;
+        let mut twice = parked(LOT, 0, [3]);
+        twice.parked.push(Parked { at: Place::new(LOT, 0, 8), ..twice.parked[0].clone() });
+        store.add_read(&twice).await.unwrap();
+        assert_eq!(close(&store, LOT, 0, 4).await, Left::Waiting);
+        assert_eq!(store.stats().await.unwrap().count(Status::Resolved), 1);
+        assert_eq!(close(&store, LOT, 0, 9).await, Left::Nothing);
+
+        // It is here without being known as parked.
+        store.add(&[letter("logs-parking/0/20")]).await.unwrap();
+        assert_eq!(store.add_read(&parked(LOT, 0, [20])).await.unwrap(), 0);
+        assert_eq!(close(&store, LOT, 0, 21).await, Left::Nothing);
+        assert_eq!(store.stats().await.unwrap().waiting(), 0);
+    }
+}
+
+#[tokio::test]
+async fn letters_of_a_parking_topic_that_is_gone_stay_open() {
+    for database in testkit::backends(file!()).await {
+        let store = store(&database, "logs").await;
+        store.add_read(&parked(LOT, 0, [0, 1])).await.unwrap();
+        store.begin_again(LOT, 0).await.unwrap();
+        // Its successor has other letters in the same places.
+        let source = "logs/0/77".to_owned();
+        let at = Place::new(LOT, 0, 0);
+        let reading = Reading {
+            letters: vec![letter(&source)],
+            next: vec![Place::new(LOT, 0, 1)],
+            parked: vec![Parked { source, at }],
+        };
+        store.add_read(&reading).await.unwrap();
+        assert_eq!(close(&store, LOT, 0, 2).await, Left::Nothing);
+        assert_eq!(keys(&store, Status::Resolved).await, set(["logs/0/77"]));
+        assert_eq!(keys(&store, Status::Open).await, set(["logs-parking/0/0", "logs-parking/0/1"]));
+    }
+}
+
+#[tokio::test]
+async fn many_parked_letters_are_closed_in_portions() {
+    for database in testkit::backends(file!()).await {
+        let store = store(&database, "logs").await;
+        store.add_read(&parked(LOT, 0, 0..1_200)).await.unwrap();
+        assert_eq!(close(&store, LOT, 0, 1_100).await, Left::More);
+        let stats = store.stats().await.unwrap();
+        assert_eq!(stats.count(Status::Resolved), 500, "{:?}", database.backend);
+        assert_eq!(close(&store, LOT, 0, 1_100).await, Left::More);
+        assert_eq!(close(&store, LOT, 0, 1_100).await, Left::Waiting);
+        assert_eq!(store.stats().await.unwrap().count(Status::Open), 100);
+        let mut client = Client::connect(&database).await;
+        assert_eq!(client.number("SELECT COUNT(*) FROM redrive_parked_letter").await, 100);
+    }
+}
+
+/// Letters in a parking lot for hours must not make each look at them read them all.
+#[tokio::test]
+async fn parked_letters_are_found_through_their_indexes() {
+    for database in testkit::backends(file!()).await {
+        let store = store(&database, "logs").await;
+        for from in (0..5_000).step_by(1_000) {
+            store.add_read(&parked(LOT, 0, from..from + 1_000)).await.unwrap();
+        }
+        let mut client = Client::connect(&database).await;
+        for table in ["redrive_letter", "redrive_parked_letter"] {
+            let table =
+                if database.backend == Backend::MySql { format!("TABLE {table}") } else { table.into() };
+            client.run(&format!("ANALYZE {table}")).await;
+        }
+        let plan = plan(&database, &mut client, &store.done_statement()).await;
+        let bad: &[&str] = match database.backend {
+            Backend::Sqlite => &["SCAN", "TEMP B-TREE", "AUTOMATIC"],
+            Backend::Postgres => &["Seq Scan", "Sort", "Hash"],
+            Backend::MySql => &["filesort", " ALL ", "temporary"],
+        };
+        for index in ["redrive_parked_letter_place", "redrive_letter_source"] {
+            assert!(plan.contains(index), "{:?} does not use {index}:\n{plan}", database.backend);
+        }
+        for bad in bad {
+            assert!(!plan.contains(bad), "{:?}: {bad}:\n{plan}", database.backend);
+        }
+    }
+}
+
+async fn plan(database: &TestDatabase, client: &mut Client, text: &str) -> String {
+    let rows = match database.backend {
+        Backend::Sqlite => client.rows(&format!("EXPLAIN QUERY PLAN {text}")).await,
+        Backend::Postgres => {
+            client.run("SET plan_cache_mode = force_generic_plan").await;
+            client.run(&format!("PREPARE p(text, bigint, bigint) AS {text}")).await;
+            client.rows(&format!("EXPLAIN EXECUTE p('{LOT}', 0, 50)")).await
+        }
+        Backend::MySql => {
+            let values = [format!("'{LOT}'"), "0".into(), "50".into()];
+            let text = values.iter().fold(text.to_owned(), |text, value| text.replacen('?', value, 1));
+            client.rows(&format!("EXPLAIN {text}")).await
+        }
+    };
+    let line = |row: Vec<Option<String>>| {
+        row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join(" ")
+    };
+    rows.into_iter().map(line).collect::<Vec<_>>().join("\n")
+}
