@@ -160,11 +160,8 @@ impl Ladder {
             };
             let records = match stop.run_until_cancelled(next).await {
                 None => return,
-                Some(Ok(records)) if records.is_empty() && is_first => {
-                    // Whatever was there is acknowledged. The journal may say so again at once.
-                    stop.run_until_cancelled(sleep(FIRST_PAUSE)).await;
-                    continue;
-                }
+                // Whatever was there is acknowledged.
+                Some(Ok(records)) if records.is_empty() && is_first => continue,
                 Some(Ok(records)) => records,
                 Some(Err(error)) => {
                     self.health.note("disk", Err(format!("letters on disk cannot be read: {error}")));

@@ -1,8 +1,9 @@
 //! The publisher: records to topics, each one confirmed by all in-sync replicas or said not to be.
 //!
 //! Two refusals have an answer of their own. A partition that the topic does not have (a dead-letter topic
-//! with fewer of them, spring-kafka #1701): the key decides instead. A record that is too large with its
-//! headers: it goes without those that only explain the failure.
+//! with fewer of them, spring-kafka #1701): the key decides instead. Too large: a broker says so of all records
+//! that the client sent it together, though each may be small enough, so they are sent again in halves; one
+//! that is too large by itself goes without the headers that only explain the failure.
 
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
@@ -61,28 +62,50 @@ impl Publisher {
 
     /// Publishes records in order, and says of each whether it is confirmed.
     pub async fn publish(&self, records: &[Outgoing]) -> Vec<Result<(), Failure>> {
-        let ways = vec![Way::AsIs; records.len()];
+        let mut ways = vec![Way::AsIs; records.len()];
         let mut results = self.send(records, &ways).await;
-        for _ in 0..2 {
-            let again: Vec<(usize, Way)> = results.iter().enumerate().filter_map(another_way).collect();
-            if again.is_empty() {
-                break;
-            }
-            let some: Vec<Outgoing> = again.iter().map(|(at, _)| records[*at].clone()).collect();
-            let ways: Vec<Way> = again.iter().map(|(_, way)| *way).collect();
-            let retried = self.send(&some, &ways).await;
-            for ((at, _), result) in again.into_iter().zip(retried) {
-                results[at] = result.map_err(|(error, _)| (error, Way::Shortened));
-            }
+        let without: Vec<usize> = which(&results, is_without_partition);
+        if !without.is_empty() {
+            without.iter().for_each(|at| ways[*at] = Way::ByKey);
+            self.send_some(records, &ways, &without, &mut results).await;
         }
-        let explain = |(record, result): (&Outgoing, Result<(), (KafkaError, Way)>)| {
-            result.map_err(|(error, _)| {
+        self.send_large(records, &mut ways, &mut results).await;
+        let explain = |(record, result): (&Outgoing, Result<(), KafkaError>)| {
+            result.map_err(|error| {
                 failure(&error, &format!("topic {} at {}", record.topic, self.cluster.brokers))
             })
         };
         let results = records.iter().zip(results).map(explain).collect();
         self.mend();
         results
+    }
+
+    /// Sends what was too large again: in halves of halves, then by itself, then without its explanations.
+    async fn send_large(
+        &self,
+        records: &[Outgoing],
+        ways: &mut [Way],
+        results: &mut [Result<(), KafkaError>],
+    ) {
+        let large = which(results, is_too_large);
+        // The first half is on top.
+        let mut portions = if records.len() > 1 { halves(&large) } else { Vec::new() };
+        let mut alone = if records.len() > 1 { Vec::new() } else { large };
+        while let Some(portion) = portions.pop() {
+            self.send_some(records, ways, &portion, results).await;
+            let large: Vec<usize> =
+                portion.iter().copied().filter(|at| is_too_large(&results[*at])).collect();
+            if let Some(away) = portion.iter().find_map(|at| passing(&results[*at])) {
+                // It would be waited for once more with each of the others.
+                portions.into_iter().flatten().chain(large).for_each(|at| results[at] = Err(away.clone()));
+                return;
+            }
+            if portion.len() > 1 { portions.extend(halves(&large)) } else { alone.extend(large) }
+        }
+        for at in alone {
+            ways[at] = Way::Shortened;
+            self.send_some(records, ways, &[at], results).await;
+        }
     }
 
     /// Whether Kafka answers at all when it is asked about this topic.
@@ -95,15 +118,29 @@ impl Publisher {
         asked.await.unwrap_or(false)
     }
 
-    async fn send(&self, records: &[Outgoing], ways: &[Way]) -> Vec<Result<(), (KafkaError, Way)>> {
+    /// Sends those at these places, and notes what became of them.
+    async fn send_some(
+        &self,
+        records: &[Outgoing],
+        ways: &[Way],
+        places: &[usize],
+        results: &mut [Result<(), KafkaError>],
+    ) {
+        let some: Vec<Outgoing> = places.iter().map(|at| records[*at].clone()).collect();
+        let ways: Vec<Way> = places.iter().map(|at| ways[*at]).collect();
+        for (at, result) in places.iter().zip(self.send(&some, &ways).await) {
+            results[*at] = result;
+        }
+    }
+
+    async fn send(&self, records: &[Outgoing], ways: &[Way]) -> Vec<Result<(), KafkaError>> {
         let producer = self.producer.read().unwrap_or_else(PoisonError::into_inner).clone();
         let mut reports = Vec::with_capacity(records.len());
         // One after the other, so that they keep their order.
         for (record, way) in records.iter().zip(ways) {
             reports.push(self.enqueue(&producer, record, *way).await);
         }
-        let outcomes = reports.into_iter().zip(ways).map(|(report, way)| self.outcome(report, *way));
-        join_all(outcomes).await
+        join_all(reports.into_iter().map(|report| self.outcome(report))).await
     }
 
     async fn enqueue(
@@ -128,19 +165,13 @@ impl Publisher {
         }
     }
 
-    async fn outcome(
-        &self,
-        report: Result<DeliveryFuture, KafkaError>,
-        way: Way,
-    ) -> Result<(), (KafkaError, Way)> {
-        let report = report.map_err(|error| (error, way))?;
-        let error = match timeout(self.timeout + REPORT_GRACE, report).await {
-            Ok(Ok(Ok(_))) => return Ok(()),
-            Ok(Ok(Err((error, _)))) => error,
-            Ok(Err(_)) => KafkaError::MessageProduction(RDKafkaErrorCode::PurgeQueue),
-            Err(_) => KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut),
-        };
-        Err((error, way))
+    async fn outcome(&self, report: Result<DeliveryFuture, KafkaError>) -> Result<(), KafkaError> {
+        match timeout(self.timeout + REPORT_GRACE, report?).await {
+            Ok(Ok(Ok(_))) => Ok(()),
+            Ok(Ok(Err((error, _)))) => Err(error),
+            Ok(Err(_)) => Err(KafkaError::MessageProduction(RDKafkaErrorCode::PurgeQueue)),
+            Err(_) => Err(KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut)),
+        }
     }
 
     /// Replaces a producer that broke, unless somebody else has done so.
@@ -161,18 +192,34 @@ impl Publisher {
     }
 }
 
-/// Another way for a record that was refused, where there is one.
-fn another_way((at, result): (usize, &Result<(), (KafkaError, Way)>)) -> Option<(usize, Way)> {
-    let (error, way) = result.as_ref().err()?;
-    let next = match (error.rdkafka_error_code()?, way) {
-        (RDKafkaErrorCode::UnknownPartition, Way::AsIs) => Way::ByKey,
-        (
-            RDKafkaErrorCode::MessageSizeTooLarge | RDKafkaErrorCode::InvalidMessageSize,
-            Way::AsIs | Way::ByKey,
-        ) => Way::Shortened,
-        _ => return None,
-    };
-    Some((at, next))
+/// The places of results of which this holds.
+fn which(results: &[Result<(), KafkaError>], holds: impl Fn(&Result<(), KafkaError>) -> bool) -> Vec<usize> {
+    (0..results.len()).filter(|at| holds(&results[*at])).collect()
+}
+
+fn code(result: &Result<(), KafkaError>) -> Option<RDKafkaErrorCode> {
+    result.as_ref().err().and_then(KafkaError::rdkafka_error_code)
+}
+
+fn is_without_partition(result: &Result<(), KafkaError>) -> bool {
+    code(result) == Some(RDKafkaErrorCode::UnknownPartition)
+}
+
+fn is_too_large(result: &Result<(), KafkaError>) -> bool {
+    use RDKafkaErrorCode::{InvalidMessageSize, MessageBatchTooLarge, MessageSizeTooLarge};
+    matches!(code(result), Some(MessageSizeTooLarge | InvalidMessageSize | MessageBatchTooLarge))
+}
+
+/// An error that may pass.
+fn passing(result: &Result<(), KafkaError>) -> Option<KafkaError> {
+    let error = result.as_ref().err()?;
+    failure(error, "").class.is_retryable().then(|| error.clone())
+}
+
+/// The second half and the first, without those that are empty.
+fn halves(places: &[usize]) -> Vec<Vec<usize>> {
+    let (first, second) = places.split_at(places.len().div_ceil(2));
+    [second, first].into_iter().filter(|half| !half.is_empty()).map(<[usize]>::to_vec).collect()
 }
 
 fn record(outgoing: &Outgoing, way: Way) -> FutureRecord<'_, [u8], [u8]> {

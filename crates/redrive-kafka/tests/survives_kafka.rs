@@ -182,6 +182,31 @@ async fn a_letter_that_is_too_large_with_its_headers_goes_without_them_and_else_
     assert!(large.headers.is_empty(), "without what only explains");
 }
 
+/// A broker refuses what the client sends it together as one: letters that are small enough by themselves went to
+/// disk, or lost the headers that explain them, because of one that is not, or because there were many of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn small_letters_are_not_refused_for_their_company() {
+    let Some(brokers) = redrive_testkit::server("REDRIVE_TEST_KAFKA", file!()) else { return };
+    let topic = format!("t-{}", uuid::Uuid::now_v7().simple());
+    common::stage::create_with(&brokers, &topic, 1, &[("max.message.bytes", "20000")]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let ladder = ladder(&brokers, folder.path());
+    let mut letters: Vec<Outgoing> = (0..100).map(|number| letter(&topic, number)).collect();
+    let never = Outgoing { value: Some(vec![b'x'; 30_000]), ..letter(&topic, 0) };
+    letters.insert(40, never);
+    letters.insert(7, Outgoing { value: Some(vec![b'y'; 19_800]), ..letter(&topic, 0) });
+    ladder.settle(&letters).await.unwrap();
+    assert_eq!(ladder.waiting(), (0, 1), "only what is too large by itself");
+    let records = read(&brokers, &topic).await;
+    let (large, small): (Vec<_>, Vec<_>) = records.into_iter().partition(|record| record.size() > 1_000);
+    assert_eq!(large.len(), 1);
+    assert!(large[0].headers.is_empty(), "without what only explains");
+    let mut numbers: Vec<usize> = values(&small).iter().map(|value| value.parse().unwrap()).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..100).collect::<Vec<_>>(), "each once");
+    assert!(small.iter().all(|record| record.headers.len() == 1), "with what explains them");
+}
+
 /// A letter for which there is no room on disk had all letters of its batch published again, every five
 /// seconds, for as long as it waited.
 #[tokio::test(flavor = "multi_thread")]
