@@ -6,15 +6,13 @@ mod receiver;
 mod support;
 
 use std::collections::HashSet;
-use std::io::Write as _;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use receiver::Receiver;
 use redrive_testkit::{Client, TestDatabase};
 use serde_json::{Value, json};
-use support::{Server, assert_failed, eventually, folder_with, redrive, text};
+use support::{Server, assert_failed, eventually, folder_with, redrive, sha256};
 
 const EVENTS: &str = "/api/v1/outbox/orders/events";
 
@@ -377,12 +375,11 @@ fn pipelines_of_different_kinds_stand_on_the_same_ladder() {
 
 #[test]
 fn with_tokens_nobody_else_is_let_in_and_a_viewer_changes_nothing() {
-    let hash = |token: &str| text(&sha256(token));
     let tokens = format!(
         "tokens = [{{ name = \"vera\", role = \"viewer\", sha256 = \"{}\" }}, \
          {{ name = \"otto\", role = \"operator\", sha256 = \"{}\" }}]\n",
-        hash("looking"),
-        hash("doing")
+        sha256("looking"),
+        sha256("doing")
     );
     let folder = folder_with(&format!("[server]\n{tokens}[outbox.orders]\n"));
     let server = Server::ready(folder.path());
@@ -398,11 +395,4 @@ fn with_tokens_nobody_else_is_let_in_and_a_viewer_changes_nothing() {
         assert_eq!(server.ask_with(header, "POST", EVENTS, &body).0, put, "{header}");
     }
     assert!(!server.log().contains("looking"), "tokens stay out of the log");
-}
-
-fn sha256(text: &str) -> Vec<u8> {
-    let mut command = std::process::Command::new("sha256sum");
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    child.wait_with_output().unwrap().stdout[..64].to_vec()
 }
