@@ -16,12 +16,20 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A listener. Each costs a connection for as long as it likes, so it has a seat, and gives it back when it leaves.
 pub(crate) struct Listener {
-    pub(crate) changes: watch::Receiver<Arc<Snapshot>>,
-    pub(crate) stop: CancellationToken,
-    pub(crate) seat: SemaphorePermit<'static>,
+    changes: watch::Receiver<Arc<Snapshot>>,
+    stop: CancellationToken,
+    _seat: SemaphorePermit<'static>,
 }
 
 impl Listener {
+    pub(crate) const fn new(
+        changes: watch::Receiver<Arc<Snapshot>>,
+        stop: CancellationToken,
+        seat: SemaphorePermit<'static>,
+    ) -> Self {
+        Self { changes, stop, _seat: seat }
+    }
+
     /// Tells every change, until the listener leaves or the server stops.
     pub(crate) fn tell(
         self,

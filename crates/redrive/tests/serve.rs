@@ -373,6 +373,43 @@ fn pipelines_of_different_kinds_stand_on_the_same_ladder() {
     server.wait_metric(r#"redrive_ladder_rung{pipeline="decisions"} 1"#);
 }
 
+/// A damaged journal of Kafka's letters was logged, and nobody was told.
+#[test]
+fn a_damaged_journal_is_counted_and_told_whatever_pipeline_it_is_of() {
+    let receiver = Receiver::start(|_| (200, Duration::ZERO));
+    let sink =
+        "{ database = \"sqlite:decisions.db\", table = \"decision_log\", columns = { id = \"$.id\" } }";
+    let kafka = format!("brokers = \"127.0.0.1:1\"\ntopic = \"decisions\"\ngroup = \"g\"\nsink = {sink}\n");
+    let alerts = format!("[alerts]\nchannels = [{{ webhook = \"http://{}/\" }}]\n", receiver.address);
+    let folder =
+        folder_with(&format!("[persist.urls]\n[ingest.clicks]\n[kafka.decisions]\n{kafka}{alerts}"));
+    let journals = ["persist/urls", "journal/clicks", "kafka/decisions/outgoing", "kafka/decisions/refused"];
+    for journal in journals {
+        let journal = folder.path().join("redrive-data").join(journal);
+        std::fs::create_dir_all(&journal).unwrap();
+        for first in ["00000000000000000001", "00000000000000000002"] {
+            std::fs::write(journal.join(format!("{first}.journal")), "no record at all").unwrap();
+        }
+    }
+    let server = Server::start(folder.path());
+    for (pipeline, found) in [("urls", 1), ("clicks", 1), ("decisions", 2)] {
+        let count = |line: &&str| {
+            let name = "redrive_journal_damaged_total{pipeline=\"";
+            line.starts_with(&format!("{name}{pipeline}\",kind=\"damaged\"}}")) && !line.ends_with(" 0")
+        };
+        let line = eventually(pipeline, || server.metrics().lines().find(count).map(str::to_owned));
+        let counted: u32 = line.rsplit_once(' ').unwrap().1.parse().unwrap();
+        assert!(counted >= found, "{line}");
+    }
+    let told = |journal: &str| {
+        let mut bodies = receiver.seen().into_iter().map(|delivery| delivery.body);
+        bodies.any(|body| body.contains("is damaged") && body.contains(journal))
+    };
+    for journal in journals {
+        eventually(journal, || told(journal).then_some(()));
+    }
+}
+
 #[test]
 fn with_tokens_nobody_else_is_let_in_and_a_viewer_changes_nothing() {
     let tokens = format!(

@@ -31,7 +31,7 @@ pub(super) async fn show(State(pulse): State<Pulse>, State(stop): State<Cancella
         .into_response();
     };
     // A page shows how things are already: it is told only what changes.
-    Listener { changes: pulse.watch(), stop, seat }.tell(beat).into_response()
+    Listener::new(pulse.watch(), stop, seat).tell(beat).into_response()
 }
 
 fn beat(snapshot: &Snapshot) -> Event {

@@ -33,7 +33,7 @@ pub(super) async fn stream(
         // A newcomer is told how things are, not only what changes.
         changes.mark_changed();
     }
-    Ok(Listener { changes, stop, seat }.tell(snapshot))
+    Ok(Listener::new(changes, stop, seat).tell(snapshot))
 }
 
 fn snapshot(snapshot: &Snapshot) -> Event {
