@@ -1,7 +1,16 @@
 //! The attempts at one event: what failed, when. Bounded: the first and the latest are kept.
+//!
+//! It is rewritten with every failed attempt, and most events fail the same way each time. So it is stored
+//! as short as it can be: an attempt that failed as the one before it is its time and number alone.
+//!
+//! ```json
+//! [{"at":"2026-11-16T09:00:00Z","number":1,"class":"transient","code":"http:503","kind":"Unavailable","message":"try later"},
+//!  {"at":"2026-11-16T09:00:05Z","number":2},
+//!  {"at":"2026-11-16T09:00:15Z","number":3,"class":"permanent","code":"http:422","kind":"Refused","message":"no such order"}]
+//! ```
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::failure::{Class, Code, Failure};
 
@@ -11,7 +20,7 @@ pub const MAX_ATTEMPTS: usize = 10;
 const MAX_MESSAGE: usize = 500;
 
 /// One failed attempt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     /// When it failed.
     pub at: Timestamp,
@@ -20,7 +29,6 @@ pub struct Attempt {
     /// The class of the failure, by name.
     pub class: String,
     /// The failing system's code.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
     /// The type of the failure.
     pub kind: String,
@@ -34,12 +42,17 @@ impl Attempt {
     pub fn class(&self) -> Class {
         Class::from_name(&self.class)
     }
+
+    fn failed_as(&self, other: &Self) -> bool {
+        (&self.class, &self.code, &self.kind, &self.message)
+            == (&other.class, &other.code, &other.kind, &other.message)
+    }
 }
 
 /// The failed attempts at one event, oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct History(Vec<Attempt>);
+#[serde(from = "Vec<Written>")]
+pub struct History(#[serde(serialize_with = "write")] Vec<Attempt>);
 
 impl History {
     /// The attempts, oldest first.
@@ -79,6 +92,63 @@ impl From<Vec<Attempt>> for History {
     }
 }
 
+/// An attempt as it is stored: without a kind, it failed as the one before it.
+#[derive(Deserialize)]
+struct Written {
+    at: Timestamp,
+    number: u32,
+    #[serde(default)]
+    class: String,
+    #[serde(default)]
+    code: Option<Code>,
+    #[serde(default)]
+    kind: Option<String>,
+    #[serde(default)]
+    message: String,
+}
+
+impl From<Vec<Written>> for History {
+    fn from(written: Vec<Written>) -> Self {
+        let mut attempts: Vec<Attempt> = Vec::with_capacity(written.len() + 1);
+        for Written { at, number, class, code, kind, message } in written {
+            let attempt = match (kind, attempts.last()) {
+                (None, Some(before)) => Attempt { at, number, ..before.clone() },
+                (kind, _) => Attempt { at, number, class, code, kind: kind.unwrap_or_default(), message },
+            };
+            attempts.push(attempt);
+        }
+        Self(attempts)
+    }
+}
+
+fn write<S: Serializer>(attempts: &[Attempt], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Writing<'a> {
+        at: Timestamp,
+        number: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        class: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        code: Option<&'a Code>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        kind: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<&'a str>,
+    }
+    let before = std::iter::once(None).chain(attempts.iter().map(Some));
+    serializer.collect_seq(attempts.iter().zip(before).map(|(attempt, before)| {
+        let said = before.is_none_or(|before| !attempt.failed_as(before)).then_some(attempt);
+        Writing {
+            at: attempt.at,
+            number: attempt.number,
+            class: said.map(|said| said.class.as_str()),
+            code: said.and_then(|said| said.code.as_ref()),
+            kind: said.map(|said| said.kind.as_str()),
+            message: said.map(|said| said.message.as_str()),
+        }
+    }))
+}
+
 fn shorten(message: &str) -> String {
     match message.char_indices().nth(MAX_MESSAGE) {
         Some((end, _)) => format!("{} […cut]", &message[..end]),
@@ -100,5 +170,29 @@ mod tests {
         let numbers: Vec<u32> = history.attempts().iter().map(|attempt| attempt.number).collect();
         assert_eq!(numbers, [1, 17, 18, 19, 20, 21, 22, 23, 24, 25]);
         assert_eq!(history.first_failed_at(), Some(Timestamp::UNIX_EPOCH));
+    }
+
+    #[test]
+    fn what_failed_the_same_way_is_stored_once_and_read_back_whole() {
+        let unavailable = Failure::transient("Unavailable", "try later").with_code(Code::Http(503));
+        let refused = Failure::permanent("Refused", "no such order");
+        let history = [&unavailable, &unavailable, &refused, &unavailable, &unavailable]
+            .into_iter()
+            .zip(1..)
+            .fold(History::default(), |history, (failure, second)| {
+                history.with(failure, Timestamp::from_second(second).unwrap())
+            });
+        let text = serde_json::to_string(&history).unwrap();
+        assert_eq!(text.matches("try later").count(), 2);
+        assert!(text.contains(r#"{"at":"1970-01-01T00:00:02Z","number":2}"#), "{text}");
+        assert_eq!(serde_json::from_str::<History>(&text).unwrap(), history);
+    }
+
+    /// A person may have edited it.
+    #[test]
+    fn an_attempt_with_nothing_before_it_says_nothing() {
+        let history: History =
+            serde_json::from_str(r#"[{"at":"1970-01-01T00:00:02Z","number":2}]"#).unwrap();
+        assert_eq!(history.attempts()[0].kind, "");
     }
 }
