@@ -191,8 +191,7 @@ mod tests {
     /// A person may have edited it.
     #[test]
     fn an_attempt_with_nothing_before_it_says_nothing() {
-        let history: History =
-            serde_json::from_str(r#"[{"at":"1970-01-01T00:00:02Z","number":2}]"#).unwrap();
+        let history: History = serde_json::from_str(r#"[{"at":"1970-01-01T00:00:02Z","number":2}]"#).unwrap();
         assert_eq!(history.attempts()[0].kind, "");
     }
 }
