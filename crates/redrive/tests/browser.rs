@@ -441,7 +441,11 @@ async fn with_tokens(browser: &Browser, shop: &Shop) {
         browser.open(&shop.address(page)).await;
         browser.wait_for(".who", "vera").await;
         assert_eq!(browser.count("form[method=post]:not([action='/logout'])").await, 0, "{page}");
-        assert_eq!(browser.count(".acts, input[name=id], a[href^='/confirm'], [data-key]").await, 0, "{page}");
+        assert_eq!(
+            browser.count(".acts, input[name=id], a[href^='/confirm'], [data-key]").await,
+            0,
+            "{page}"
+        );
     }
     for page in ["/confirm?action=redrive&q=type%3AOrderCreated", "/letters/orders:1/edit"] {
         browser.open(&shop.address(page)).await;

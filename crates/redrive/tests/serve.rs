@@ -381,8 +381,7 @@ fn a_damaged_journal_is_counted_and_told_whatever_pipeline_it_is_of() {
         "{ database = \"sqlite:decisions.db\", table = \"decision_log\", columns = { id = \"$.id\" } }";
     let kafka = format!("brokers = \"127.0.0.1:1\"\ntopic = \"decisions\"\ngroup = \"g\"\nsink = {sink}\n");
     let alerts = format!("[alerts]\nchannels = [{{ webhook = \"http://{}/\" }}]\n", receiver.address);
-    let folder =
-        folder_with(&format!("[persist.urls]\n[ingest.clicks]\n[kafka.decisions]\n{kafka}{alerts}"));
+    let folder = folder_with(&format!("[persist.urls]\n[ingest.clicks]\n[kafka.decisions]\n{kafka}{alerts}"));
     let journals = ["persist/urls", "journal/clicks", "kafka/decisions/outgoing", "kafka/decisions/refused"];
     for journal in journals {
         let journal = folder.path().join("redrive-data").join(journal);

@@ -198,7 +198,8 @@ mod tests {
     /// Whoever looked first after a quiet hour was shown how it was an hour ago.
     #[test]
     fn a_count_is_shown_while_it_is_young_for_what_it_cost() {
-        let worth = |age, took, dirty| Worth::of(Duration::from_millis(age), Duration::from_millis(took), dirty);
+        let worth =
+            |age, took, dirty| Worth::of(Duration::from_millis(age), Duration::from_millis(took), dirty);
         for (age, took, dirty, expected) in [
             (900, 5, false, Worth::Good),
             (900, 5, true, Worth::Cheap),

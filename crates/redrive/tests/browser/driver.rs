@@ -279,7 +279,8 @@ fn start_driver() -> Option<(Child, String)> {
         .expect("chromedriver starts");
     let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines().map(Result::unwrap);
     let said = lines.find_map(|line| {
-        line.split_once("started successfully on port ").map(|(_, port)| port.trim_end_matches('.').to_owned())
+        line.split_once("started successfully on port ")
+            .map(|(_, port)| port.trim_end_matches('.').to_owned())
     });
     let Some(port) = said else {
         driver.wait().unwrap();
