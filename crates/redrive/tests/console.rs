@@ -352,8 +352,6 @@ fn a_token_comes_from_the_environment_or_a_file_and_its_role_counts() {
     assert_failed(&way.run(folder, &["ls", "--token", "o"]), 2, &["unexpected argument"]);
 }
 
-/// The SHA-256 of a token, by the tool that the documentation names.
-
 #[track_caller]
 fn assert_inert(what: &str, said: &str) {
     let harmful: Vec<char> = said.chars().filter(|letter| hostile::is_harmful(*letter)).collect();

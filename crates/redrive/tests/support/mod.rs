@@ -43,7 +43,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The hash of a token, as the configuration has it.
+/// The SHA-256 of a token, by the tool that the documentation names.
 pub(crate) fn sha256(token: &str) -> String {
     let mut command = Command::new("sha256sum");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
