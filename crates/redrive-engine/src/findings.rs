@@ -9,14 +9,15 @@ use redrive_spool::journal::Damage;
 
 use crate::alerts::{AlertService, Dropped, Inert};
 
-/// What was found, by its kind.
-const FOUND: &str = "redrive_journal_damaged_total";
-
 /// Tells what was found when this journal was opened.
-pub(crate) fn tell(pipeline: &str, journal: &Journal, alerts: &dyn AlertService) {
-    describe_counter!(FOUND, "What was not as it should be when a journal was opened.");
+pub fn tell(pipeline: &str, journal: &Journal, alerts: &dyn AlertService) {
+    describe_counter!(
+        "redrive_journal_damaged_total",
+        "What was not as it should be when a journal was opened: damaged or missing (events may be lost), \
+         unfinished (the end of a write that a crash interrupted)."
+    );
     let found = |kind: &'static str| -> Counter {
-        counter!(FOUND, "pipeline" => pipeline.to_owned(), "kind" => kind)
+        counter!("redrive_journal_damaged_total", "pipeline" => pipeline.to_owned(), "kind" => kind)
     };
     // Shown from the start: an alert on a number that is not there yet never fires.
     for kind in ["damaged", "missing"] {

@@ -25,7 +25,7 @@
 mod aftermath;
 mod agenda;
 mod engine;
-mod findings;
+pub mod findings;
 mod health;
 mod judge;
 mod ladder;

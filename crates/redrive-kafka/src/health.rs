@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use redrive_spool::Journal;
+
 use crate::observer::Observer;
 
 /// How a pipeline is. Clones are one.
@@ -33,6 +35,11 @@ impl Health {
             return Ok(());
         }
         Err(problems.values().cloned().collect::<Vec<_>>().join("; "))
+    }
+
+    /// A journal of letters was opened.
+    pub(crate) fn opened(&self, journal: &Journal) {
+        self.observer.opened(journal);
     }
 
     /// Notes how one part is; the observer hears of changes only.

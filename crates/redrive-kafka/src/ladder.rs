@@ -84,11 +84,8 @@ impl Ladder {
         let outgoing = Journal::open(&folder.join("outgoing"), options)?;
         let refused = Journal::open(&folder.join("refused"), options)?;
         let ladder = Self { pipeline: pipeline.to_owned(), publisher, outgoing, refused, health };
-        for found in [&ladder.outgoing, &ladder.refused].into_iter().flat_map(|one| &one.recovery().damaged) {
-            let kind = if found.is_damage() { "damaged" } else { "unfinished" };
-            counter!("redrive_journal_damaged_total", "pipeline" => pipeline.to_owned(), "kind" => kind)
-                .increment(1);
-            tracing::error!(pipeline, %found, "a journal of letters is not as it should be");
+        for journal in [&ladder.outgoing, &ladder.refused] {
+            ladder.health.opened(journal);
         }
         ladder.measure();
         Ok(ladder)

@@ -1,6 +1,7 @@
 //! Who is told what a pipeline does.
 
 use redrive_core::failure::Failure;
+use redrive_spool::Journal;
 
 use crate::plan::Destination;
 use crate::record::Position;
@@ -10,6 +11,14 @@ pub trait Observer: Send + Sync {
     /// A record became a letter, and is safe.
     fn letter(&self, letter: &NewLetterNotice<'_>) {
         let _ = letter;
+    }
+
+    /// A journal of letters was opened: its recovery has what was not as it should be.
+    fn opened(&self, journal: &Journal) {
+        let dir = journal.dir().display();
+        for found in &journal.recovery().damaged {
+            tracing::error!(%dir, %found, "a journal of letters is not as it should be");
+        }
     }
 
     /// Something that the pipeline needs is away, and why.

@@ -30,6 +30,7 @@ mod accepted;
 mod access;
 mod body;
 mod caller;
+mod changes;
 mod doors;
 mod headers;
 mod lines;

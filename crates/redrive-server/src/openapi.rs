@@ -11,7 +11,7 @@ use utoipa::openapi::{
 };
 use utoipa::{PartialSchema as _, ToSchema as _};
 
-use crate::Problem;
+use crate::{Access, Problem};
 
 const ABOUT: &str = "Every dead letter of every pipeline, and what is done about them. Errors are problem documents \
     (RFC 9457) with a sentence that says what to do.";
@@ -42,9 +42,9 @@ pub(crate) fn frame() -> OpenApi {
 
 impl Description {
     /// Adds what holds for every route: problems, and who may call.
-    pub(crate) fn of(mut description: OpenApi) -> Self {
+    pub(crate) fn of(mut description: OpenApi, access: &Access) -> Self {
         for (path, item) in &mut description.paths.paths {
-            let is_open = OPEN.contains(&path.as_str());
+            let is_open = !access.asks_for_tokens() || OPEN.contains(&path.as_str());
             for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
                 complete(operation, is_open);
             }

@@ -73,24 +73,24 @@ parts_of_site!(
 /// All routes, behind the limits.
 pub fn router(site: Site, limits: Limits) -> Router {
     let access = site.access.clone();
-    let routes = described().merge(pages::pages()).fallback(pages::not_found).with_state(site);
+    let routes = described(&access).merge(pages::pages()).fallback(pages::not_found).with_state(site);
     guarded(routes.layer(middleware::from_fn_with_state(access, access::guard)), limits)
 }
 
 /// The same routes for a caller inside this process, who needs no token.
 pub fn inside(site: Site, caller: Caller) -> Router {
-    let routes = described().fallback(pages::not_found).with_state(site);
+    let routes = described(&Access::default()).fallback(pages::not_found).with_state(site);
     guarded(routes.layer(Extension(caller)), Limits { body: usize::MAX })
 }
 
 /// The API and its description.
-fn described() -> Router<Site> {
+fn described(access: &Access) -> Router<Site> {
     let all = OpenApiRouter::with_openapi(openapi::frame())
         .nest("/api/v1", api::api())
         .routes(routes!(metrics::show))
         .routes(routes!(openapi::show));
     let (routes, description) = all.split_for_parts();
-    routes.layer(Extension(openapi::Description::of(description)))
+    routes.layer(Extension(openapi::Description::of(description, access)))
 }
 
 /// Outermost first: every answer is secured, panics are caught, foreign errors are rewritten, bodies are

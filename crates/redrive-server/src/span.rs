@@ -22,9 +22,11 @@ impl<'de> Deserialize<'de> for Span {
 
 impl PartialSchema for Span {
     fn schema() -> RefOr<Schema> {
-        let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[0-9]{1,4}(ms|s|m|h)$"));
-        let seconds =
-            ObjectBuilder::new().schema_type(Type::Number).minimum(Some(0)).maximum(Some(100_000_000));
+        let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some(PATTERN));
+        let seconds = ObjectBuilder::new()
+            .schema_type(Type::Number)
+            .minimum(Some(0))
+            .maximum(Some(duration::LONGEST.as_secs_f64()));
         OneOfBuilder::new()
             .item(text)
             .item(seconds)
@@ -34,6 +36,9 @@ impl PartialSchema for Span {
 }
 
 impl ToSchema for Span {}
+
+/// What [`duration::parse`] reads, but for what is too long.
+const PATTERN: &str = r"^\s*([0-9]{1,9}\s*(ms|s|m|h|d)\s*)+$";
 
 struct TextOrSeconds;
 
@@ -77,6 +82,15 @@ mod tests {
         assert_eq!(read("90"), Some(Duration::from_secs(90)));
         assert_eq!(read("0.25"), Some(Duration::from_millis(250)));
         assert_eq!(read("0"), Some(Duration::ZERO));
+    }
+
+    /// The description had a bound of its own, and longer durations were accepted.
+    #[test]
+    fn the_longest_that_is_described_is_the_longest_that_is_accepted() {
+        let schema = serde_json::to_value(Span::schema()).unwrap();
+        let longest = schema["oneOf"][1]["maximum"].as_f64().unwrap();
+        assert_eq!(read(&longest.to_string()), Some(duration::LONGEST));
+        assert_eq!(read(&(longest + 1.0).to_string()), None);
     }
 
     #[test]

@@ -464,6 +464,23 @@ async fn every_answer_keeps_a_browser_from_guessing_framing_caching_and_referrin
     }
 }
 
+/// A client that is told to send a token where nobody asks for one looks for a token in vain.
+#[tokio::test]
+async fn the_description_asks_for_a_token_where_the_server_does() {
+    let asks = |description: &Value, path: &str| description["paths"][path]["get"]["security"].is_array();
+    let open = Stand::new().await.get("/openapi.json").await.json;
+    let sha256 = Sha256::digest("a").into();
+    let access = Access::new(vec![Grant { name: "ada".to_owned(), role: Role::Admin, sha256 }]);
+    let stand = Stand::guarded(&Gate::default(), redrive_testkit::sqlite(), &access);
+    let token =
+        Request::get("/openapi.json").header("authorization", "Bearer a").body(Body::empty()).unwrap();
+    let guarded = stand.ask(token).await.json;
+    for (path, expected) in [("/api/v1/pipelines", true), ("/api/v1/health", false)] {
+        assert!(!asks(&open, path), "{path}");
+        assert_eq!(asks(&guarded, path), expected, "{path}");
+    }
+}
+
 /// Every route of the router, from its own description.
 async fn routes(stand: &Stand) -> Vec<(Method, String)> {
     let token =

@@ -313,8 +313,10 @@ impl Operations {
     /// # Errors
     /// [`Error`] when the store cannot be reached.
     pub async fn explain(&self, operation: i64, reason: &str) -> Result<(), Error> {
-        let text = "UPDATE {table} SET reason = $1, updated_at = {now} WHERE id = $2 AND state = 'running'";
-        self.change(text, vec![Value::Text(clean(reason)), Value::Int(operation)]).await.map(drop)
+        let text = format!(
+            "UPDATE {{table}} SET reason = $1, updated_at = {{now}} WHERE id = $2 AND state IN {ACTIVE}"
+        );
+        self.change(&text, vec![Value::Text(clean(reason)), Value::Int(operation)]).await.map(drop)
     }
 
     /// Holds an operation for a while, so that nobody else works on it, and says whether that is so.

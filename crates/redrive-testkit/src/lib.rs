@@ -4,6 +4,7 @@
 //! fresh database on it, and gets nothing where there is no such server: the skip is then written to
 //! the file that `./test` shows at the end, so that none is silent.
 
+mod cable;
 mod client;
 pub mod hostile;
 mod patience;
@@ -12,6 +13,7 @@ use std::io::Write as _;
 
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 
+pub use cable::Cable;
 pub use client::Client;
 pub use patience::eventually;
 

@@ -18,7 +18,7 @@ use axum::routing::post;
 use base64::Engine as _;
 use driver::{Browser, ENTER, ESCAPE, Scripts, TAB};
 use serde_json::{Value, json};
-use support::{Server, folder_with};
+use support::{Server, folder_with, sha256};
 use tempfile::TempDir;
 
 const PAGES: [&str; 12] = [
@@ -45,6 +45,11 @@ struct Shop {
 
 impl Shop {
     async fn open() -> Self {
+        Self::open_to("").await
+    }
+
+    /// To those whom these settings of the server name.
+    async fn open_to(tokens: &str) -> Self {
         let mended = Arc::new(AtomicBool::new(false));
         let answer = Arc::clone(&mended);
         let handler = move || {
@@ -62,6 +67,9 @@ impl Shop {
         tokio::spawn(async move { axum::serve(listener, Router::new().route("/", post(handler))).await });
         let folder = folder_with(&format!(
             r#"
+            [server]
+            {tokens}
+
             [outbox.orders]
             poll-interval = "50ms"
             max-retry-count = 1
@@ -177,7 +185,8 @@ async fn the_same_story_without_scripts() {
         1
     );
 
-    // One letter is edited.
+    // One letter is edited. Groups are counted behind the pages: under load a page may show the count before.
+    browser.reload_until("main", "unknown currency EURO").await;
     browser.click("table.groups a.main").await;
     browser.click("table.letters a.main").await;
     shop.mend();
@@ -208,7 +217,6 @@ async fn the_same_story_without_scripts() {
     browser.click(".confirm button.primary").await;
     browser.reload_until(".run", "4 of 4 done").await;
     browser.open(&shop.address("/")).await;
-    // Groups are counted behind the pages: under load a page may show the count before.
     browser.reload_until("main", "Nothing is dead").await;
 }
 
@@ -350,6 +358,138 @@ async fn a_phone_needs_no_sideways_scrolling_and_the_dark_is_dark() {
     browser.prefer("light").await;
     let paper = browser.run("return getComputedStyle(document.body).backgroundColor").await;
     assert_eq!(paper, "rgb(247, 247, 245)");
+}
+
+/// A shop that only Vera may look at, and Otto may work in.
+async fn shop_with_tokens() -> Shop {
+    let grant = |name: &str, role: &str, token: &str| {
+        format!("{{ name = \"{name}\", role = \"{role}\", sha256 = \"{}\" }}", sha256(token))
+    };
+    let (vera, otto) = (grant("vera", "viewer", "looking"), grant("otto", "operator", "doing"));
+    let mut shop = Shop::open_to(&format!("tokens = [{vera}, {otto}]")).await;
+    shop.server = shop.server.with_token("doing");
+    shop
+}
+
+async fn log_in(browser: &Browser, token: &str) {
+    browser.write("#token", token).await;
+    browser.click(".login button.primary").await;
+}
+
+async fn assert_asks_who_is_there(browser: &Browser, shop: &Shop, page: &str) {
+    browser.open(&shop.address(page)).await;
+    browser.wait_for("h1", "Log in").await;
+    assert!(browser.address().await.starts_with(&shop.address("/login")), "{page}");
+    assert!(!browser.source().await.contains("ord-"), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_log_in_and_do_what_their_role_may() {
+    let Some(browser) = Browser::start(Scripts::Run).await else { return };
+    let shop = shop_with_tokens().await;
+    with_tokens(&browser, &shop).await;
+
+    // What a page could try by itself.
+    browser.open(&shop.address("/login")).await;
+    log_in(&browser, "looking").await;
+    browser.wait_for(".who", "vera").await;
+    assert_eq!(browser.run("return document.cookie").await, "", "no script gets the session");
+    let act = "return fetch('/letters/orders:2/redrive', {method: 'POST'}).then(answer => answer.status)";
+    assert_eq!(browser.run(act).await, 403);
+    assert_eq!(browser.run("return fetch('/api/v1/dead-letters').then(answer => answer.status)").await, 401);
+
+    // The keys of an operator do nothing, and nothing is offered.
+    browser.open(&shop.address("/letters/orders:2")).await;
+    browser.wait_for(".big-status", "open").await;
+    browser.press("re").await;
+    assert_eq!(browser.address().await, shop.address("/letters/orders:2"));
+    browser.wait_for(".big-status", "open").await;
+    assert_calm(&browser, "roles").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_log_in_without_scripts() {
+    let Some(browser) = Browser::start(Scripts::Off).await else { return };
+    let shop = shop_with_tokens().await;
+    with_tokens(&browser, &shop).await;
+}
+
+async fn with_tokens(browser: &Browser, shop: &Shop) {
+    shop.kill_orders(3);
+    for page in PAGES {
+        assert_asks_who_is_there(browser, shop, page).await;
+    }
+
+    // A wrong token is told so, and leads nowhere; the right one leads to where one was going.
+    browser.open(&shop.address("/letters?q=status%3Aopen")).await;
+    log_in(browser, "guessed").await;
+    browser.wait_for("#mistake", "Nobody here has this token").await;
+    assert!(browser.cookies().await.is_empty());
+    log_in(browser, "looking").await;
+    browser.wait_for("table.letters", "ord-1").await;
+    assert_eq!(browser.address().await, shop.address("/letters?q=status%3Aopen"));
+    browser.wait_for(".who", "vera (may look)").await;
+
+    let cookies = browser.cookies().await;
+    let [cookie] = &cookies[..] else { panic!("{cookies:?}") };
+    assert_eq!((&cookie["httpOnly"], &cookie["sameSite"]), (&json!(true), &json!("Strict")), "{cookie}");
+
+    // A viewer sees every letter, and nothing to do about it.
+    browser.click("table.letters a.main").await;
+    browser.wait_for(".tree", "12345678901234567890.10").await;
+    for page in ["/", "/letters", "/letters/orders:1", "/operations", "/pipelines"] {
+        browser.open(&shop.address(page)).await;
+        browser.wait_for(".who", "vera").await;
+        assert_eq!(browser.count("form[method=post]:not([action='/logout'])").await, 0, "{page}");
+        assert_eq!(browser.count(".acts, input[name=id], a[href^='/confirm'], [data-key]").await, 0, "{page}");
+    }
+    for page in ["/confirm?action=redrive&q=type%3AOrderCreated", "/letters/orders:1/edit"] {
+        browser.open(&shop.address(page)).await;
+        browser.wait_for("main", "vera may look, but change nothing").await;
+        browser.wait_for("main", "ask for a token of an operator").await;
+    }
+
+    // Out again: neither the next page nor the old cookie opens anything.
+    browser.open(&shop.address("/")).await;
+    browser.click("form[action='/logout'] button").await;
+    browser.wait_for("h1", "Log in").await;
+    assert!(browser.cookies().await.is_empty());
+    assert_asks_who_is_there(browser, shop, "/letters").await;
+    browser.keep_cookie(cookie).await;
+    assert_asks_who_is_there(browser, shop, "/letters").await;
+
+    // An operator acts, under his own name.
+    shop.mend();
+    browser.open(&shop.address("/letters/orders:1")).await;
+    log_in(browser, "doing").await;
+    browser.wait_for(".who", "otto").await;
+    browser.click(".acts button.primary").await;
+    browser.wait_for(".notice.good", "Sent back to work").await;
+    browser.reload_until(".big-status", "redriven").await;
+    browser.open(&shop.address("/audit")).await;
+    browser.wait_for("table.audit", "orders:1").await;
+    browser.wait_for("table.audit", "otto").await;
+    browser.click("form[action='/logout'] button").await;
+    browser.wait_for("h1", "Log in").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_whose_session_has_ended_asks_who_is_there() {
+    let Some(browser) = Browser::start(Scripts::Run).await else { return };
+    let shop = shop_with_tokens().await;
+    shop.kill_orders(1);
+    browser.open(&shop.address("/letters")).await;
+    log_in(&browser, "looking").await;
+    browser.wait_for("#live", "live").await;
+    // In another window.
+    let left = "return fetch('/logout', {method: 'POST'}).then(answer => answer.ok)";
+    assert_eq!(browser.run(left).await, true);
+    let (status, _) = shop.server.post("/api/v1/outbox/orders/events", &json!([order(99)]));
+    assert_eq!(status, 201);
+    browser.wait_for("h1", "Log in").await;
+    assert!(!browser.source().await.contains("ord-"));
+    log_in(&browser, "looking").await;
+    browser.wait_for("table.letters", "ord-99").await;
 }
 
 /// The pictures of the README. Not a test: `./test screenshots` makes them.

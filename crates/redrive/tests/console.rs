@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use redrive_testkit::hostile;
 use serde_json::{Value, json};
-use support::{Server, assert_failed, eventually, folder, folder_with, redrive, text};
+use support::{Server, assert_failed, eventually, folder, folder_with, redrive, sha256, text};
 
 /// An outbox whose events of type `Broken` fail at once, and those of type `Fine` do not.
 const CONFIG: &str = r#"
@@ -353,11 +353,6 @@ fn a_token_comes_from_the_environment_or_a_file_and_its_role_counts() {
 }
 
 /// The SHA-256 of a token, by the tool that the documentation names.
-fn sha256(token: &str) -> String {
-    let mut child = Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(token.as_bytes()).unwrap();
-    text(&child.wait_with_output().unwrap().stdout)[..64].to_owned()
-}
 
 #[track_caller]
 fn assert_inert(what: &str, said: &str) {

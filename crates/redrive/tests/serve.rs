@@ -6,15 +6,13 @@ mod receiver;
 mod support;
 
 use std::collections::HashSet;
-use std::io::Write as _;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use receiver::Receiver;
 use redrive_testkit::{Client, TestDatabase};
 use serde_json::{Value, json};
-use support::{Server, assert_failed, eventually, folder_with, redrive, text};
+use support::{Server, assert_failed, eventually, folder_with, redrive, sha256};
 
 const EVENTS: &str = "/api/v1/outbox/orders/events";
 
@@ -375,14 +373,50 @@ fn pipelines_of_different_kinds_stand_on_the_same_ladder() {
     server.wait_metric(r#"redrive_ladder_rung{pipeline="decisions"} 1"#);
 }
 
+/// A damaged journal of Kafka's letters was logged, and nobody was told.
+#[test]
+fn a_damaged_journal_is_counted_and_told_whatever_pipeline_it_is_of() {
+    let receiver = Receiver::start(|_| (200, Duration::ZERO));
+    let sink =
+        "{ database = \"sqlite:decisions.db\", table = \"decision_log\", columns = { id = \"$.id\" } }";
+    let kafka = format!("brokers = \"127.0.0.1:1\"\ntopic = \"decisions\"\ngroup = \"g\"\nsink = {sink}\n");
+    let alerts = format!("[alerts]\nchannels = [{{ webhook = \"http://{}/\" }}]\n", receiver.address);
+    let folder =
+        folder_with(&format!("[persist.urls]\n[ingest.clicks]\n[kafka.decisions]\n{kafka}{alerts}"));
+    let journals = ["persist/urls", "journal/clicks", "kafka/decisions/outgoing", "kafka/decisions/refused"];
+    for journal in journals {
+        let journal = folder.path().join("redrive-data").join(journal);
+        std::fs::create_dir_all(&journal).unwrap();
+        for first in ["00000000000000000001", "00000000000000000002"] {
+            std::fs::write(journal.join(format!("{first}.journal")), "no record at all").unwrap();
+        }
+    }
+    let server = Server::start(folder.path());
+    for (pipeline, found) in [("urls", 1), ("clicks", 1), ("decisions", 2)] {
+        let count = |line: &&str| {
+            let name = "redrive_journal_damaged_total{pipeline=\"";
+            line.starts_with(&format!("{name}{pipeline}\",kind=\"damaged\"}}")) && !line.ends_with(" 0")
+        };
+        let line = eventually(pipeline, || server.metrics().lines().find(count).map(str::to_owned));
+        let counted: u32 = line.rsplit_once(' ').unwrap().1.parse().unwrap();
+        assert!(counted >= found, "{line}");
+    }
+    let told = |journal: &str| {
+        let mut bodies = receiver.seen().into_iter().map(|delivery| delivery.body);
+        bodies.any(|body| body.contains("is damaged") && body.contains(journal))
+    };
+    for journal in journals {
+        eventually(journal, || told(journal).then_some(()));
+    }
+}
+
 #[test]
 fn with_tokens_nobody_else_is_let_in_and_a_viewer_changes_nothing() {
-    let hash = |token: &str| text(&sha256(token));
     let tokens = format!(
         "tokens = [{{ name = \"vera\", role = \"viewer\", sha256 = \"{}\" }}, \
          {{ name = \"otto\", role = \"operator\", sha256 = \"{}\" }}]\n",
-        hash("looking"),
-        hash("doing")
+        sha256("looking"),
+        sha256("doing")
     );
     let folder = folder_with(&format!("[server]\n{tokens}[outbox.orders]\n"));
     let server = Server::ready(folder.path());
@@ -398,11 +432,4 @@ fn with_tokens_nobody_else_is_let_in_and_a_viewer_changes_nothing() {
         assert_eq!(server.ask_with(header, "POST", EVENTS, &body).0, put, "{header}");
     }
     assert!(!server.log().contains("looking"), "tokens stay out of the log");
-}
-
-fn sha256(text: &str) -> Vec<u8> {
-    let mut command = std::process::Command::new("sha256sum");
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    child.wait_with_output().unwrap().stdout[..64].to_vec()
 }

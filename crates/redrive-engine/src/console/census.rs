@@ -13,6 +13,7 @@ use jiff::{Timestamp, ToSpan as _};
 use redrive_core::dead_letter::{Filter, Group, Letter, Page, Stats, Status, Summary, Unavailable};
 use redrive_core::fingerprint::Fingerprint;
 use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::Desk;
@@ -26,6 +27,8 @@ const FRESH: Duration = Duration::from_secs(1);
 const SHARE: u32 = 20;
 /// One that takes no longer than this is waited for when something was just changed.
 const QUICK: Duration = Duration::from_millis(20);
+/// How long a look waits for a count that would replace an old one.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// One pipeline, counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,6 +41,31 @@ pub struct Count {
     pub history: HashMap<Fingerprint, [u64; HOURS]>,
     /// When it was counted.
     pub at: Timestamp,
+}
+
+/// What a count is worth that is so old and took so long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Worth {
+    /// It is shown.
+    Good,
+    /// A new one is taken at once: that is quick.
+    Cheap,
+    /// It is shown, and a new one is taken behind it.
+    Stale,
+    /// Nobody has looked for long: a new one is waited for, a little.
+    Old,
+}
+
+impl Worth {
+    fn of(age: Duration, took: Duration, is_dirty: bool) -> Self {
+        let fresh = FRESH.max(took * SHARE);
+        match took <= QUICK {
+            true if is_dirty || age > fresh => Self::Cheap,
+            _ if age > fresh * 2 => Self::Old,
+            _ if age > fresh => Self::Stale,
+            _ => Self::Good,
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -57,23 +85,34 @@ pub(super) struct Census {
 }
 
 impl Census {
-    /// The latest count; the first one is waited for, and later ones when they are quick and needed.
+    /// The latest count; the first one is waited for, and later ones as [`Worth`] says.
     pub(super) async fn get(self: &Arc<Self>, desk: &Desk) -> Result<Arc<Count>, Unavailable> {
         let Some(taken) = self.latest() else { return self.take(desk).await };
         let dirty = self.dirty.load(std::sync::atomic::Ordering::Relaxed);
-        let stale = taken.at.elapsed() > FRESH.max(taken.took * SHARE);
-        if taken.took <= QUICK && (dirty || stale) {
-            return self.take(desk).await;
+        match Worth::of(taken.at.elapsed(), taken.took, dirty) {
+            Worth::Good => Ok(taken.count),
+            Worth::Cheap => self.take(desk).await,
+            Worth::Stale => {
+                self.take_behind(desk);
+                Ok(taken.count)
+            }
+            Worth::Old => match tokio::time::timeout(LONGEST_WAIT, self.take_behind(desk)).await {
+                Ok(Ok(counted)) => counted,
+                _ => Ok(taken.count),
+            },
         }
-        if stale {
-            let (census, desk) = (Arc::clone(self), desk.clone());
-            tokio::spawn(async move {
-                if let Err(error) = census.take(&desk).await {
-                    tracing::debug!(%error, "letters could not be counted");
-                }
-            });
-        }
-        Ok(taken.count)
+    }
+
+    /// Takes a new one in a task of its own, which ends whether anybody waits for it or not.
+    fn take_behind(self: &Arc<Self>, desk: &Desk) -> JoinHandle<Result<Arc<Count>, Unavailable>> {
+        let (census, desk) = (Arc::clone(self), desk.clone());
+        tokio::spawn(async move {
+            let counted = census.take(&desk).await;
+            if let Err(error) = &counted {
+                tracing::debug!(%error, "letters could not be counted");
+            }
+            counted
+        })
     }
 
     /// Something was changed: the next look is worth a count.
@@ -155,6 +194,25 @@ fn first_hour(now: Timestamp) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whoever looked first after a quiet hour was shown how it was an hour ago.
+    #[test]
+    fn a_count_is_shown_while_it_is_young_for_what_it_cost() {
+        let worth = |age, took, dirty| Worth::of(Duration::from_millis(age), Duration::from_millis(took), dirty);
+        for (age, took, dirty, expected) in [
+            (900, 5, false, Worth::Good),
+            (900, 5, true, Worth::Cheap),
+            (1_100, 5, false, Worth::Cheap),
+            (900, 40, true, Worth::Good),
+            (1_100, 40, false, Worth::Stale),
+            (2_100, 40, false, Worth::Old),
+            (19_000, 1_000, true, Worth::Good),
+            (21_000, 1_000, false, Worth::Stale),
+            (41_000, 1_000, false, Worth::Old),
+        ] {
+            assert_eq!(worth(age, took, dirty), expected, "{age} {took} {dirty}");
+        }
+    }
 
     #[test]
     fn the_history_ends_with_the_hour_that_is_now() {

@@ -3,7 +3,9 @@
 //! Nothing here is remembered between two steps but what the ledger has, so a crash at any line costs one
 //! portion that is sent again, and the letters refuse that: they know the order they were sent by.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -40,6 +42,8 @@ pub(super) struct Sending {
     /// Who freezes or sends takes one.
     turns: Arc<Semaphore>,
     stop: CancellationToken,
+    /// The ledger says that it waits for a store.
+    waits: AtomicBool,
 }
 
 /// Some of the letters that were sent last, after the ramp.
@@ -95,7 +99,9 @@ impl Sending {
         turns: Arc<Semaphore>,
         stop: CancellationToken,
     ) -> Self {
-        Self { console, operation, runner: runner.to_owned(), turns, stop }
+        // Whoever held it before may have been waiting, and has not come to say that it goes on.
+        let waits = AtomicBool::new(!operation.reason.is_empty());
+        Self { console, operation, runner: runner.to_owned(), turns, stop, waits }
     }
 
     /// Holds the operation, so that nobody else carries it out.
@@ -110,22 +116,18 @@ impl Sending {
             Err(error) => return self.give_up(&error.to_string()).await,
         };
         let mut pause = FIRST_PAUSE;
-        let mut waiting = false;
         let mut last = None;
         while !self.stop.is_cancelled() {
             match self.step(&request, &mut last).await {
                 Ok(Next::End) => return,
                 Ok(Next::Step) => {
-                    if std::mem::take(&mut waiting) {
-                        self.say("").await;
-                    }
+                    self.goes_on().await;
                     pause = FIRST_PAUSE;
                 }
                 Err(Trouble::Hopeless(why)) => return self.give_up(&why).await,
                 Err(Trouble::Away(why)) => {
                     tracing::warn!(operation = self.operation.id, error = %why, "an operation waits");
-                    self.say(&format!("waiting: {why}")).await;
-                    waiting = true;
+                    self.waits_for(&why).await;
                     self.rest(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
@@ -227,8 +229,10 @@ impl Sending {
                 let mut after: Option<Cursor> = None;
                 loop {
                     let size = sizes.next_size();
-                    let page = desk.queue.ids(&request.filter, after, size.letters).await?;
-                    self.add(desk.queue.pipeline(), page.ids, size.followed, &mut number).await?;
+                    let pipeline = desk.queue.pipeline();
+                    let page =
+                        self.ask(pipeline, desk.queue.ids(&request.filter, after, size.letters)).await?;
+                    self.add(pipeline, page.ids, size.followed, &mut number).await?;
                     after = page.next;
                     if after.is_none() {
                         break;
@@ -279,10 +283,14 @@ impl Sending {
         let operator = Operator::new(&self.operation.operator);
         let mark = format!("operation {}", self.operation.id);
         let acted = match request.action {
-            Action::Redrive => desk.queue.redrive(&portion.ids, &Order::new(&operator, &mark)).await?,
+            Action::Redrive => {
+                let order = Order::new(&operator, &mark);
+                self.ask(&portion.pipeline, desk.queue.redrive(&portion.ids, &order)).await?
+            }
             Action::Resolve => {
                 let note = format!("{} ({mark})", self.operation.note);
-                desk.queue.resolve(&portion.ids, &operator, note.trim_start()).await?
+                let resolving = desk.queue.resolve(&portion.ids, &operator, note.trim_start());
+                self.ask(&portion.pipeline, resolving).await?
             }
         };
         desk.wake();
@@ -303,7 +311,7 @@ impl Sending {
         loop {
             let outcomes = match portion.ids.is_empty() {
                 true => Vec::new(),
-                false => desk.queue.outcomes(&portion.ids).await?,
+                false => self.ask(&portion.pipeline, desk.queue.outcomes(&portion.ids)).await?,
             };
             let failed = failures(&portion.ids, &outcomes);
             if let Some((letter, failure)) = failed.first() {
@@ -344,7 +352,7 @@ impl Sending {
         let Some(Sample { pipeline, ids }) = before.filter(|before| !before.ids.is_empty()) else {
             return Ok(None);
         };
-        let outcomes = self.console.desk(&pipeline)?.queue.outcomes(&ids).await?;
+        let outcomes = self.ask(&pipeline, self.console.desk(&pipeline)?.queue.outcomes(&ids)).await?;
         let decided = outcomes.iter().filter(|outcome| **outcome != Outcome::Pending).count();
         let failed = failures(&ids, &outcomes);
         let Some((letter, failure)) = failed.first() else { return Ok(None) };
@@ -395,6 +403,39 @@ impl Sending {
         };
         if let Err(error) = operations.become_state(self.operation.id, next, why).await {
             tracing::error!(operation = self.operation.id, %error, "and the ledger cannot be told");
+        }
+    }
+
+    /// What the store of a pipeline answers. One that takes its time is named where operators look, and the
+    /// operation stays in hand meanwhile.
+    async fn ask<T>(
+        &self,
+        pipeline: &str,
+        asked: impl Future<Output = Result<T, Unavailable>>,
+    ) -> Result<T, Trouble> {
+        let mut asked = pin!(asked);
+        loop {
+            let answer = tokio::select! {
+                answer = &mut asked => Some(answer?),
+                () = sleep(HOLD / 3) => None,
+            };
+            if let Some(answer) = answer {
+                self.goes_on().await;
+                return Ok(answer);
+            }
+            self.waits_for(&format!("the store of {pipeline} takes long to answer")).await;
+            self.hold().await?;
+        }
+    }
+
+    async fn waits_for(&self, why: &str) {
+        self.waits.store(true, Ordering::Relaxed);
+        self.say(&format!("waiting: {why}")).await;
+    }
+
+    async fn goes_on(&self) {
+        if self.waits.swap(false, Ordering::Relaxed) {
+            self.say("").await;
         }
     }
 

@@ -116,6 +116,8 @@ pub struct HeaderView {
 }
 
 /// Where a letter was before it died.
+// Not the `Origin` of the core with a schema: that is how a store writes it down, and this what callers rely on. Both
+// have the same words today; each must be free to gain one without the other.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "in", rename_all = "lowercase")]
 pub enum OriginView {

@@ -38,7 +38,7 @@ mod with {
     use redrive_core::fingerprint::Fingerprint;
     use redrive_core::policy::Policy;
     use redrive_engine::alerts::{AlertService, DeadLetterAlert, HandlerDown, HandlerUp, Inert};
-    use redrive_engine::{Pace, Pipeline, Route, Routes};
+    use redrive_engine::{Pace, Pipeline, Route, Routes, findings};
     use redrive_kafka::column::{Column, Kind, Presence};
     use redrive_kafka::decode::Decoder;
     use redrive_kafka::index::{IndexOptions, index};
@@ -54,6 +54,7 @@ mod with {
         Retries,
     };
     use redrive_server::Gate;
+    use redrive_spool::Journal;
     use redrive_store::Letters;
     use tokio_util::sync::CancellationToken;
 
@@ -155,6 +156,10 @@ mod with {
                 failed_at: Timestamp::now(),
                 fingerprint: Fingerprint::of(pipeline, topic, failure),
             });
+        }
+
+        fn opened(&self, journal: &Journal) {
+            findings::tell(&self.pipeline, journal, &*self.alerts);
         }
 
         fn down(&self, part: &str, error: &str) {

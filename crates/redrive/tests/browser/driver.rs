@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How often a driver is started that does not come up.
+const STARTS: usize = 5;
 /// The name under which WebDriver hands out elements.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
@@ -42,20 +44,7 @@ impl Browser {
         }
         let _ = rustls::crypto::ring::default_provider().install_default();
         let profile = tempfile::tempdir().unwrap();
-        let mut driver = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("chromedriver starts");
-        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let port = loop {
-            let line = lines.next().expect("chromedriver says its port").unwrap();
-            if let Some((_, port)) = line.split_once("started successfully on port ") {
-                break port.trim_end_matches('.').to_owned();
-            }
-        };
-        std::thread::spawn(move || lines.for_each(drop));
+        let (driver, port) = (0..STARTS).find_map(|_| start_driver()).expect("chromedriver says its port");
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let mut browser =
             Self { driver, address: format!("http://127.0.0.1:{port}"), client, _profile: profile };
@@ -124,6 +113,12 @@ impl Browser {
         let found =
             self.try_send("POST", "/element", &json!({"using": "css selector", "value": css})).await?;
         Ok(found[ELEMENT].as_str().unwrap().to_owned())
+    }
+
+    /// How many there are of what this selector finds.
+    pub(crate) async fn count(&self, css: &str) -> usize {
+        let found = self.send("POST", "/elements", &json!({"using": "css selector", "value": css})).await;
+        found.as_array().unwrap().len()
     }
 
     /// Clicks on what this selector finds, once it is there.
@@ -213,6 +208,15 @@ impl Browser {
         self.send("POST", "/execute/sync", &json!({"script": script, "args": []})).await
     }
 
+    /// The cookies that the browser keeps for this page.
+    pub(crate) async fn cookies(&self) -> Vec<Value> {
+        self.send("GET", "/cookie", &Value::Null).await.as_array().unwrap().clone()
+    }
+
+    pub(crate) async fn keep_cookie(&self, cookie: &Value) {
+        self.send("POST", "/cookie", &json!({"cookie": cookie})).await;
+    }
+
     /// What the page has logged since the last call: errors, and what the policy has refused.
     pub(crate) async fn complaints(&self) -> Vec<String> {
         let log = self.send("POST", "/se/log", &json!({"type": "browser"})).await;
@@ -262,6 +266,27 @@ impl Browser {
             }
         }
     }
+}
+
+/// Starts a driver, and hears its port. It wants the same one on both loopback addresses, and ends when the one
+/// that it was given is taken on the other.
+fn start_driver() -> Option<(Child, String)> {
+    let mut driver = Command::new("chromedriver")
+        .arg("--port=0")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("chromedriver starts");
+    let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let said = lines.find_map(|line| {
+        line.split_once("started successfully on port ").map(|(_, port)| port.trim_end_matches('.').to_owned())
+    });
+    let Some(port) = said else {
+        driver.wait().unwrap();
+        return None;
+    };
+    std::thread::spawn(move || lines.for_each(drop));
+    Some((driver, port))
 }
 
 impl Drop for Browser {

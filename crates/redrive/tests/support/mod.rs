@@ -43,6 +43,14 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// The hash of a token, as the configuration has it.
+pub(crate) fn sha256(token: &str) -> String {
+    let mut command = Command::new("sha256sum");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(token.as_bytes()).unwrap();
+    text(&child.wait_with_output().unwrap().stdout[..64])
+}
+
 #[track_caller]
 pub(crate) fn assert_failed(output: &Output, code: i32, said: &[&str]) {
     let stderr = text(&output.stderr);
@@ -74,6 +82,8 @@ pub(crate) struct Server {
     /// Read as it comes: a full pipe would block the server.
     log: Arc<Mutex<String>>,
     reader: Option<JoinHandle<()>>,
+    /// The header that every request carries.
+    authorization: String,
 }
 
 impl Server {
@@ -85,7 +95,7 @@ impl Server {
     /// Starts, and then nobody reads its log any more.
     pub(crate) fn unheard(folder: &Path) -> Self {
         let (child, _, address) = Self::listening(folder, "127.0.0.1:0");
-        Self { child, address, log: Arc::default(), reader: None }
+        Self { child, address, log: Arc::default(), reader: None, authorization: String::new() }
     }
 
     fn listening(folder: &Path, address: &str) -> (Child, BufReader<ChildStderr>, SocketAddr) {
@@ -116,7 +126,7 @@ impl Server {
                 line.clear();
             }
         });
-        Self { child, address, log, reader: Some(reader) }
+        Self { child, address, log, reader: Some(reader), authorization: String::new() }
     }
 
     /// Starts and waits until everything is ready.
@@ -124,6 +134,12 @@ impl Server {
         let server = Self::start(folder);
         server.wait_ready(200);
         server
+    }
+
+    /// The same server; it is asked with this token.
+    pub(crate) fn with_token(mut self, token: &str) -> Self {
+        self.authorization = format!("authorization: Bearer {token}\r\n");
+        self
     }
 
     pub(crate) fn get(&self, path: &str) -> (u16, Value) {
@@ -174,7 +190,7 @@ impl Server {
     }
 
     fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        self.ask_with("", method, path, body)
+        self.ask_with(&self.authorization, method, path, body)
     }
 
     /// With a further header, which ends in CRLF.
