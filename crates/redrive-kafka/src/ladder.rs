@@ -225,8 +225,12 @@ impl Ladder {
         }
         match (stuck, waiting) {
             (Some(failure), _) => Err(failure),
-            (None, Some((failure, topic))) if confirmed == 0 && !self.publisher.is_answered(topic).await => {
-                Err(failure)
+            (None, Some((failure, topic))) if confirmed == 0 => {
+                if !self.publisher.is_answered(topic).await {
+                    return Err(failure);
+                }
+                self.publisher.mend_stuck(&failure);
+                Ok(())
             }
             _ => Ok(()),
         }

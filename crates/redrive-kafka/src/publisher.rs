@@ -13,10 +13,11 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header as KafkaHeader, OwnedHeaders};
 use rdkafka::producer::future_producer::DeliveryFuture;
 use rdkafka::producer::{FutureProducer, FutureRecord, Producer as _};
-use redrive_core::failure::Failure;
+use redrive_core::failure::{Code, Failure};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::{Cluster, failure};
+use crate::error_name::name;
 use crate::headers::shortened;
 use crate::outgoing::Outgoing;
 
@@ -181,10 +182,22 @@ impl Publisher {
             return;
         };
         let mut current = self.producer.write().unwrap_or_else(PoisonError::into_inner);
-        if broke(&current).is_none() {
-            return;
+        if broke(&current).is_some() {
+            self.replace(&mut current, &why);
         }
-        tracing::warn!(brokers = %self.cluster.brokers, %why, "the Kafka producer broke and is replaced");
+    }
+
+    /// Kafka answers, and yet nothing was confirmed: if the time ran out, an idempotent producer may be stuck.
+    /// After a restart of a broker one was seen that sent nothing any more, without saying that it broke.
+    pub(crate) fn mend_stuck(&self, failure: &Failure) {
+        if failure.code == Some(Code::Kafka(name(RDKafkaErrorCode::MessageTimedOut))) {
+            let mut current = self.producer.write().unwrap_or_else(PoisonError::into_inner);
+            self.replace(&mut current, &failure.message);
+        }
+    }
+
+    fn replace(&self, current: &mut FutureProducer, why: &str) {
+        tracing::warn!(brokers = %self.cluster.brokers, why, "the Kafka producer broke and is replaced");
         match self.cluster.producer(self.timeout).create() {
             Ok(fresh) => *current = fresh,
             Err(error) => tracing::error!(%error, "the Kafka producer cannot be replaced"),
