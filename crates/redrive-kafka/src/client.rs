@@ -69,9 +69,6 @@ impl Cluster {
     pub(crate) fn consumer(&self, group: &str) -> ClientConfig {
         let mut config = self.client();
         config
-            .set("group.id", group)
-            .set("enable.auto.commit", "false")
-            .set("enable.auto.offset.store", "false")
             .set("auto.offset.reset", "earliest")
             // A member that comes or goes takes only what changes hands from the others.
             .set("partition.assignment.strategy", "cooperative-sticky")
@@ -83,6 +80,12 @@ impl Cluster {
         for (key, value) in &self.properties {
             config.set(key, value);
         }
+        // Not up to anybody's properties: an offset that the client commits by itself is a record lost.
+        config
+            .set("bootstrap.servers", &self.brokers)
+            .set("group.id", group)
+            .set("enable.auto.commit", "false")
+            .set("enable.auto.offset.store", "false");
         config
     }
 
@@ -134,5 +137,37 @@ fn class(code: RDKafkaErrorCode) -> Class {
         // The topic is missing, as far as the brokers know: it may be on its way.
         | E::UnknownTopic => Class::Transient,
         _ => kafka::classify(&name(code)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that commits by itself would lose what was read and not stored yet.
+    #[test]
+    fn nobodys_properties_change_who_commits() {
+        let mut cluster = Cluster::at("here:9092");
+        for (key, value) in [
+            ("enable.auto.commit", "true"),
+            ("enable.auto.offset.store", "true"),
+            ("group.id", "another"),
+            ("bootstrap.servers", "there:9092"),
+            ("enable.idempotence", "false"),
+            ("acks", "0"),
+            ("session.timeout.ms", "6000"),
+        ] {
+            cluster.properties.push((key.to_owned(), value.to_owned()));
+        }
+        let consumer = cluster.consumer("ours");
+        let of_consumer = |key| consumer.get(key);
+        assert_eq!(of_consumer("enable.auto.commit"), Some("false"));
+        assert_eq!(of_consumer("enable.auto.offset.store"), Some("false"));
+        assert_eq!(of_consumer("group.id"), Some("ours"));
+        assert_eq!(of_consumer("bootstrap.servers"), Some("here:9092"));
+        assert_eq!(of_consumer("session.timeout.ms"), Some("6000"));
+        let producer = cluster.producer(Duration::from_secs(1));
+        assert_eq!(producer.get("acks"), Some("all"));
+        assert_eq!(producer.get("enable.idempotence"), Some("true"));
     }
 }

@@ -126,9 +126,7 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(options: &'a IndexOptions, letters: &'a Letters, runtime: &'a Handle) -> Result<Self, Trouble> {
         let mut config = options.cluster.consumer(&options.parking_group);
-        // Whatever the settings say for the pipeline's own consumers: the group is not ours, and no letter is
-        // passed over.
-        config.set("enable.auto.commit", "false").set("enable.auto.offset.store", "false");
+        // Whatever the settings say for the pipeline's own consumers: no letter is passed over.
         let consumer: BaseConsumer = config.set("auto.offset.reset", "earliest").create()?;
         let topics = [&options.topics.dlq, &options.topics.parking, &options.topics.parking_dlq];
         let names = topics.into_iter().map(|topic| (topic.clone(), Arc::from(topic.as_str()))).collect();

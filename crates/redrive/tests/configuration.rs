@@ -129,6 +129,10 @@ const WRONG: &[Case] = &[
             (2, "outbox.a.handlers.X.kafka.topic", "found \"t/t\", expected a topic name"),
         ],
     ),
+    (
+        "[outbox.a]\nhandlers.X = { kafka = { brokers = \"h:1\", topic = \"t\", properties = { acks = \"0\" } } }\n",
+        &[(2, "outbox.a.handlers.X.kafka.properties.acks", "our guarantees rest on")],
+    ),
     ("[outbox.a]\nhandlers.X = { command = [] }\n", &[(2, "outbox.a.handlers.X.command", "not empty")]),
     (
         "[outbox.a]\nhandlers.X = { command = \"run\" }\n",
@@ -191,6 +195,10 @@ const WRONG: &[Case] = &[
     ),
     ("[ingest.a]\ndlq-prefix = \"RAW\"\n", &[(2, "ingest.a.dlq-prefix", "the same prefix as `raw-prefix`")]),
     ("[kafka.a]\n", &[(1, "kafka.a.brokers", "missing"), (1, "kafka.a.sink", "missing")]),
+    (
+        "[kafka.a]\nbrokers = \"h:1\"\nsink = { http = \"http://h/\" }\nproperties.\"enable.auto.commit\" = \"true\"\n",
+        &[(4, "kafka.a.properties.\"enable.auto.commit\"", "our guarantees rest on")],
+    ),
     (
         "[kafka.a]\nbrokers = \"h:1\"\nsink = { columns = { id = \"id\" } }\n",
         &[

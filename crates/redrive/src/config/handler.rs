@@ -98,7 +98,33 @@ impl KafkaHandler {
 
 /// Settings of librdkafka, by its own names.
 pub(crate) fn read_properties(section: &mut Section<'_>) -> Vec<(String, Secret)> {
-    section.named_values("PROPERTY", "Such as `\"sasl.password\"`; `\"env:NAME\"` takes it from a variable.")
+    let properties: Vec<(String, Secret)> = section
+        .named_values("PROPERTY", "Such as `\"sasl.password\"`; `\"env:NAME\"` takes it from a variable.");
+    for (name, _) in &properties {
+        if is_promised(name) {
+            section.refuse(name, "found a setting that our guarantees rest on, expected another");
+        }
+    }
+    properties
+}
+
+/// Settings of librdkafka with which redrive keeps its word: when an offset is committed, when a record
+/// counts as written. `brokers` and `group` have keys of their own.
+fn is_promised(property: &str) -> bool {
+    const PROMISED: [&str; 11] = [
+        "bootstrap.servers",
+        "metadata.broker.list",
+        "group.id",
+        "enable.auto.commit",
+        "auto.commit.interval.ms",
+        "auto.commit.enable",
+        "enable.auto.offset.store",
+        "acks",
+        "request.required.acks",
+        "enable.idempotence",
+        "message.timeout.ms",
+    ];
+    PROMISED.contains(&property)
 }
 
 pub(crate) fn read_headers(section: &mut Section<'_>) -> Vec<(String, Secret)> {
