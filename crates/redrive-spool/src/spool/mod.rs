@@ -39,7 +39,7 @@ mod turns;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -120,6 +120,8 @@ pub struct Spool {
     options: SpoolOptions,
     counter: AtomicU32,
     state: Mutex<State>,
+    /// Whether somebody looks at the folder, beside the steps.
+    is_tended: AtomicBool,
 }
 
 #[derive(Default)]
@@ -134,6 +136,10 @@ struct State {
 }
 
 impl State {
+    fn wants_tending(&self, now: Timestamp) -> bool {
+        self.looking.is_some() || now >= self.next_look || self.index.unmeasured() > 0
+    }
+
     fn add(&mut self, name: &str, now: Timestamp) -> Key {
         let key = self.index.add(name, second(now));
         self.turns.add(key);
@@ -211,6 +217,7 @@ impl Spool {
             options,
             counter: AtomicU32::new(1),
             state: Mutex::default(),
+            is_tended: AtomicBool::new(false),
         };
         spool.read_folder(now)?;
         spool.measure_some();

@@ -1,7 +1,12 @@
-//! One step of recovery: tend the folder a little, then take the oldest file to the store.
+//! One step of recovery: the oldest file is taken to the store.
+//!
+//! A step costs the same however many files wait. What takes longer the more there are, reading the folder
+//! for files of somebody else's and measuring those that were there at the start, is done beside it, in
+//! portions of `scan`.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -14,6 +19,8 @@ use crate::error::Error;
 use crate::filesystem::Stamp;
 use crate::target::Target;
 
+/// How many names are added to the index before others have their turn.
+const ADDED_AT_A_TIME: usize = 100;
 /// How long a file that is not whole, or not ours, must not have changed before it is taken.
 const SETTLED: Duration = Duration::from_secs(60);
 
@@ -78,12 +85,23 @@ pub enum Outcome {
 }
 
 impl Spool {
-    /// Tends the folder, and takes the oldest file to the store.
+    /// Deletes what is too old, and takes the oldest file to the store.
     pub async fn process_one(self: &Arc<Self>, target: &Target, now: Timestamp) -> Step {
         let spool = Arc::clone(self);
         let looked = tokio::task::spawn_blocking(move || {
-            let expired = spool.tend(now);
-            (expired, spool.take(now))
+            let expired = spool.expire(now);
+            let found = match spool.take(now) {
+                // There is time, and somebody may have put something here.
+                Found::Nothing => {
+                    spool.tend(now);
+                    spool.take(now)
+                }
+                found => {
+                    spool.tend_aside(now);
+                    found
+                }
+            };
+            (expired, found)
         });
         let Ok((expired, found)) = looked.await else {
             return Step { expired: Vec::new(), outcome: Outcome::Empty };
@@ -114,13 +132,22 @@ impl Spool {
         key.map_or(Found::Nothing, |key| self.look_at(key, name, now))
     }
 
-    /// Deletes what is too old, and looks at the next entries of the folder: at most `scan` of each.
-    pub fn tend(&self, now: Timestamp) -> Vec<Lost> {
+    /// Looks at the next entries of the folder, and measures the next files: at most `scan` of each.
+    fn tend(&self, now: Timestamp) {
         self.look(now);
         self.measure_some();
-        self.expire(now)
     }
 
+    /// The same, while the step goes on.
+    fn tend_aside(self: &Arc<Self>, now: Timestamp) {
+        if !self.state().wants_tending(now) || self.is_tended.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let tended = Tended(Arc::clone(self));
+        drop(tokio::task::spawn_blocking(move || tended.0.tend(now)));
+    }
+
+    /// At most `scan` of those that are too old.
     fn expire(&self, now: Timestamp) -> Vec<Lost> {
         let limit = u64::from(second(now)).saturating_sub(self.options.max_age.as_secs());
         let mut expired = Vec::new();
@@ -140,23 +167,27 @@ impl Spool {
 
     /// Looks for files that somebody else put here.
     fn look(&self, now: Timestamp) {
-        let mut state = self.state();
-        if state.looking.is_none() && now >= state.next_look {
-            state.looking = self.filesystem.names(&self.dir).ok();
-        }
-        for _ in 0..self.options.scan {
-            let Some(names) = &mut state.looking else { return };
-            match names.next() {
-                Some(Ok(name)) => {
-                    if let Some(Entry::Data(name)) = name.to_str().map(Entry::of) {
-                        state.add(name, now);
-                    }
-                }
-                Some(Err(_)) | None => {
-                    state.looking = None;
-                    state.next_look = now + super::LOOK_EVERY;
+        let going_on = {
+            let mut state = self.state();
+            let begins = state.looking.is_none() && now >= state.next_look;
+            if begins { self.filesystem.names(&self.dir).ok() } else { state.looking.take() }
+        };
+        let Some(mut names) = going_on else { return };
+        let read: Vec<_> = names.by_ref().take(self.options.scan).map_while(Result::ok).collect();
+        // Others want the index meanwhile.
+        for some in read.chunks(ADDED_AT_A_TIME) {
+            let mut state = self.state();
+            for name in some {
+                if let Some(Entry::Data(name)) = name.to_str().map(Entry::of) {
+                    state.add(name, now);
                 }
             }
+        }
+        let mut state = self.state();
+        if read.len() < self.options.scan {
+            state.next_look = now + super::LOOK_EVERY;
+        } else {
+            state.looking = Some(names);
         }
     }
 
@@ -277,6 +308,15 @@ impl State {
     fn next(&mut self, now: Timestamp) -> Option<(Key, String)> {
         let key = self.turns.next(&self.index, now)?;
         Some((key, self.index.name(key)))
+    }
+}
+
+/// A spool that is being tended: by one at a time.
+struct Tended(Arc<Spool>);
+
+impl Drop for Tended {
+    fn drop(&mut self) {
+        self.0.is_tended.store(false, Ordering::Release);
     }
 }
 
