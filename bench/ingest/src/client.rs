@@ -87,7 +87,7 @@ fn request(seed: usize) -> Bytes {
         body.push_str("\"}\n");
     }
     let head = format!(
-        "POST /api/v1/ingest/bench HTTP/1.1\r\nhost: bench\r\ncontent-type: application/x-ndjson\r\ncontent-length: {}\r\n\r\n",
+        "POST /api/v1/ingest/bench HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     (head + &body).into()

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::ensure;
 use async_trait::async_trait;
 use bench_harness::{Contestant, Ratio, Table, Target, race, thousands};
-use redrive_engine::ingest::IngestOptions;
+use redrive_engine::ingest::{IngestOptions, WhenFull};
 use redrive_server::Metrics;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -16,7 +16,7 @@ use crate::server::{self, Server};
 
 pub(crate) async fn measure(args: &Args, dir: &Path, metrics: &Metrics) -> anyhow::Result<Vec<Target>> {
     println!(
-        "\n## POST ingest\n\n{} events of 300 bytes in bodies of {}, {} connections, {} rounds in turns; events/s: median (slowest–fastest)\n",
+        "\n## POST ingest\n\n{} events of 300 bytes in bodies of {}, {} connections, uploads to a folder, senders wait when the queue is full, {} rounds in turns; events/s: median (slowest–fastest)\n",
         thousands(args.events as f64),
         client::EVENTS,
         args.connections,
@@ -85,6 +85,8 @@ impl Contestant for Ours {
     async fn prepare(&mut self) -> anyhow::Result<()> {
         let folder = tempfile::tempdir_in(&self.dir)?;
         let mut options = IngestOptions::new(folder.path());
+        // Events may come faster than they are uploaded: the senders wait then, in both modes.
+        options.on_full = WhenFull::Pause;
         if self.durability == Durability::Memory {
             options.journal = None;
         }
