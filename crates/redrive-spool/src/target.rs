@@ -63,14 +63,6 @@ pub enum TargetError {
         /// What is wrong.
         source: object_store::Error,
     },
-    /// The folder cannot be made.
-    #[error("the folder of {address} cannot be made: {source}")]
-    Folder {
-        /// Which.
-        address: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
 }
 
 /// Where batches go, and under which prefixes.
@@ -96,10 +88,15 @@ impl Target {
             "az" => Self::over(azure(address, patience).map_err(store)?, url.path(), raw, damaged),
             "file" => {
                 let folder = url.to_file_path().map_err(|()| wrong())?;
-                std::fs::create_dir_all(&folder)
-                    .map_err(|source| TargetError::Folder { address: address.to_owned(), source })?;
-                let local = LocalFileSystem::new_with_prefix(folder).map_err(store)?;
-                Self::over(Arc::new(local.with_fsync(true)), "", raw, damaged)
+                let Err(error) = std::fs::create_dir_all(&folder) else {
+                    let local = LocalFileSystem::new_with_prefix(folder).map_err(store)?;
+                    return Self::over(Arc::new(local.with_fsync(true)), "", raw, damaged);
+                };
+                // As a bucket that does not answer: batches wait on disk, and each is an attempt at it.
+                tracing::warn!(store = address, %error, "the folder cannot be made: is a disk not mounted?");
+                let root = Path::from_absolute_path(&folder).map_err(|_| wrong())?;
+                let local = LocalFileSystem::new().with_fsync(true);
+                Self::over(Arc::new(local), root.as_ref(), raw, damaged)
             }
             _ => Err(wrong()),
         }

@@ -21,6 +21,7 @@ use redrive_spool::model::{Fault, ModelDisk};
 use redrive_spool::spool::{Culprit, OnFull, Outcome};
 use redrive_spool::target::Patience;
 use redrive_spool::{Batch, Spool, SpoolOptions, Target};
+use url::Url;
 
 const NOW: i64 = 1_700_000_100;
 
@@ -326,6 +327,29 @@ async fn a_file_that_fails_alone_is_put_off_and_the_store_is_not_blamed() {
     let (unclear, alone) = (Some(Culprit::Unclear), Some(Culprit::File));
     assert_eq!(culprits, [unclear, None, alone, None, None, alone]);
     assert_eq!(names(&store.path().join("RAW")).len(), 2);
+}
+
+/// A disk that is not mounted when the process starts is a store that is away, not a reason to stay down.
+#[tokio::test]
+async fn a_folder_that_cannot_be_made_yet_is_a_store_that_is_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = open(folder.path(), options());
+    spool.save(&spool.name(at(NOW)), &batch("good"), at(NOW)).unwrap();
+    let mount = tempfile::tempdir().unwrap();
+    let store = mount.path().join("a disk");
+    fs::write(&store, "in the way").unwrap();
+    let address = Url::from_file_path(store.join("events")).unwrap();
+    let target = Target::open(address.as_str(), "RAW", "RAW_DLQ", &Patience::default()).unwrap();
+    let kept = spool.process_one(&target, at(NOW)).await.outcome;
+    assert!(matches!(kept, Outcome::Kept { .. }), "{kept:?}");
+
+    fs::remove_file(&store).unwrap();
+    let sent = spool.process_one(&target, at(NOW + 301)).await.outcome;
+    assert!(matches!(sent, Outcome::Uploaded { events: 1, .. }), "{sent:?}");
+    let object = &names(&store.join("events").join("RAW"))[0];
+    let again = Target::open(address.as_str(), "RAW", "RAW_DLQ", &Patience::default()).unwrap();
+    again.put_raw(object, Bytes::from_static(b"by its usual name")).await.unwrap();
+    assert_eq!(names(&store.join("events").join("RAW")).len(), 1);
 }
 
 #[test]

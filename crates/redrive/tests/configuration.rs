@@ -196,7 +196,7 @@ const WRONG: &[Case] = &[
     ("[ingest.a]\ndlq-prefix = \"RAW\"\n", &[(2, "ingest.a.dlq-prefix", "the same prefix as `raw-prefix`")]),
     ("[kafka.a]\n", &[(1, "kafka.a.brokers", "missing"), (1, "kafka.a.sink", "missing")]),
     (
-        "[kafka.a]\nbrokers = \"h:1\"\nsink = { http = \"http://h/\" }\nproperties.\"enable.auto.commit\" = \"true\"\n",
+        "[kafka.a]\nbrokers = \"h:1\"\nsink = { columns = { id = \"$.id\" } }\nproperties.\"enable.auto.commit\" = \"true\"\n",
         &[(4, "kafka.a.properties.\"enable.auto.commit\"", "our guarantees rest on")],
     ),
     (

@@ -87,7 +87,7 @@ pub struct SpoolConfig {
     pub max_size: ByteSize,
     /// What happens when it is full.
     pub on_full: OnFull,
-    /// How many folder entries one recovery step may read.
+    /// How many entries of the folder are read at a time, beside a step of recovery.
     pub scan: NonZeroU32,
 }
 
@@ -209,7 +209,11 @@ impl SpoolConfig {
                 "evict-oldest",
                 "`\"evict-oldest\"` deletes the oldest files, `\"reject\"` answers 503, `\"pause\"` waits.",
             ),
-            scan: section.get("scan", "1000", "How many folder entries one recovery step may read."),
+            scan: section.get(
+                "scan",
+                "1000",
+                "How many entries of the folder are read at a time, beside a step of recovery.",
+            ),
         }
     }
 }
