@@ -17,7 +17,7 @@ pub fn fill_postgres(table: &str, rows: u32) -> String {
 #[must_use]
 pub fn fill_jobs(table: &str, rows: u32) -> String {
     format!(
-        "INSERT INTO {table} (article_id, payload) SELECT n::text, {PAYLOAD} FROM generate_series(1, {rows}) AS n"
+        "INSERT INTO {table} (article_id, payload, max_retries) SELECT n::text, {PAYLOAD}, 5 FROM generate_series(1, {rows}) AS n"
     )
 }
 
