@@ -329,6 +329,38 @@ async fn a_file_that_fails_alone_is_put_off_and_the_store_is_not_blamed() {
     assert_eq!(names(&store.path().join("RAW")).len(), 2);
 }
 
+/// The folder is read beside the steps: a queue that is never empty must not hide what others put there.
+#[tokio::test]
+async fn what_others_put_here_is_found_and_measured_while_files_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |second: i64, instance: &str| {
+        let name = format!("{second}_{instance}_000001.jsonl.gz");
+        fs::write(folder.path().join(&name), batch("foreign").data).unwrap();
+        name
+    };
+    for second in 0..40 {
+        put(NOW + 100 + second, "i-before");
+    }
+    let spool = open(folder.path(), SpoolOptions { scan: 10, ..options() });
+    let measured = spool.stats().bytes;
+    let target = Target::over(Arc::new(InMemory::new()), "", "RAW", "RAW_DLQ").unwrap();
+    let older = put(NOW, "i-other");
+    // Long after the look at the start, so that another one is due.
+    let later = at(NOW + 1_000);
+    let (mut uploaded, mut whole) = (Vec::new(), false);
+    while spool.stats().files > 1 {
+        let Outcome::Uploaded { file, .. } = spool.process_one(&target, later).await.outcome else {
+            panic!("a file waits, and is taken");
+        };
+        uploaded.push(file);
+        whole |= spool.list(None, 100).iter().all(|waiting| waiting.bytes.is_some());
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert!(measured > 0 && whole, "all sizes are known before the last file is gone");
+    let found = uploaded.iter().position(|file| *file == older).expect("found while others wait");
+    assert!(found > 0, "it was not there at the start");
+}
+
 /// A disk that is not mounted when the process starts is a store that is away, not a reason to stay down.
 #[tokio::test]
 async fn a_folder_that_cannot_be_made_yet_is_a_store_that_is_away() {

@@ -23,22 +23,6 @@ const MAX_TEXT: usize = 1 << 20;
 /// statement would fail for the whole batch.
 const MAX_DELAY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// How much of a failure a statement writes down: what it does not read is not sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keeps {
-    /// Its message, and the history.
-    Message,
-    /// Its class, code, kind and group too.
-    Cause,
-}
-
-impl Keeps {
-    /// What the assignments of this statement keep.
-    pub(crate) fn in_assignments(set: &str) -> Self {
-        if set.contains("s.class") { Self::Cause } else { Self::Message }
-    }
-}
-
 /// Settlements, sorted by what they are.
 #[derive(Debug)]
 pub(crate) struct Batch {
@@ -50,8 +34,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// `retries` says how much of a failure that is tried again the table keeps.
-    pub(crate) fn of(settled: &[(Lease, Settlement)], retries: Keeps) -> Self {
+    pub(crate) fn of(settled: &[(Lease, Settlement)]) -> Self {
         let mut settled: Vec<_> = settled.iter().collect();
         settled.sort_unstable_by_key(|(lease, _)| key(lease));
         let mut done = Vec::new();
@@ -60,8 +43,8 @@ impl Batch {
         for (lease, settlement) in &settled {
             match settlement {
                 Settlement::Done => done.push(lease),
-                Settlement::Retry { after, failed } => retry.push(lease, *after, Some((failed, retries))),
-                Settlement::Dead { failed } => dead.push(lease, Duration::ZERO, Some((failed, Keeps::Cause))),
+                Settlement::Retry { after, failed } => retry.push(lease, *after, Some(failed)),
+                Settlement::Dead { failed } => dead.push(lease, Duration::ZERO, Some(failed)),
                 Settlement::Release { after } => release.push(lease, *after, None),
             }
         }
@@ -173,20 +156,18 @@ struct Failures {
 }
 
 impl Failures {
-    fn push(&mut self, lease: &Lease, after: Duration, failed: Option<(&Failed, Keeps)>) {
-        let cause = failed.filter(|(_, keeps)| *keeps == Keeps::Cause).map(|(failed, _)| failed);
-        let failed = failed.map(|(failed, _)| failed);
+    fn push(&mut self, lease: &Lease, after: Duration, failed: Option<&Failed>) {
         let failure = failed.map(|failed| &failed.failure);
-        let code = cause.and_then(|failed| failed.failure.code.as_ref());
+        let code = failure.and_then(|failure| failure.code.as_ref());
         let history = failed.and_then(|failed| serde_json::to_string(&failed.history).ok());
         self.ids.push(lease.work().0);
         self.leases.push(lease.fence());
         self.after.push(whole_micros(after));
         self.message.push(failure.map(|failure| clean(&failure.message)));
-        self.class.push(cause.map(|failed| failed.failure.class.name().to_owned()));
+        self.class.push(failure.map(|failure| failure.class.name().to_owned()));
         self.code.push(code.map(|code| cut(&code.to_string(), 100)));
-        self.kind.push(cause.map(|failed| cut(&failed.failure.kind, 255)));
-        self.fingerprint.push(cause.map(|failed| failed.fingerprint.to_string()));
+        self.kind.push(failure.map(|failure| cut(&failure.kind, 255)));
+        self.fingerprint.push(failed.map(|failed| failed.fingerprint.to_string()));
         self.text +=
             failure.map_or(0, |failure| failure.message.len()) + history.as_ref().map_or(0, String::len);
         self.history.push(history);

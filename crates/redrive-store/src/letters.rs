@@ -142,14 +142,7 @@ impl Letters {
     /// # Errors
     /// [`Error::Refused`] names the first letter that cannot be kept; none is stored then.
     pub async fn add(&self, letters: &[NewLetter]) -> Result<usize, Error> {
-        check(letters)?;
-        again(async || {
-            let mut session = self.database.begin().await?;
-            let added = self.insert_all(&mut session, letters).await?;
-            session.commit().await?;
-            Ok(added)
-        })
-        .await
+        self.take_in(letters, None).await
     }
 
     /// Takes in what was read of topics, as [`Letters::add`] does, and remembers where to go on: all of it or
@@ -158,12 +151,20 @@ impl Letters {
     /// # Errors
     /// [`Error::Refused`] names the first letter or place that cannot be kept.
     pub async fn add_read(&self, reading: &Reading) -> Result<usize, Error> {
-        check(&reading.letters)?;
         reading.check()?;
+        self.take_in(&reading.letters, Some(reading)).await
+    }
+
+    async fn take_in(&self, letters: &[NewLetter], reading: Option<&Reading>) -> Result<usize, Error> {
+        for (item, letter) in letters.iter().enumerate() {
+            letter.check().map_err(|source| Error::Refused { item, source })?;
+        }
         again(async || {
             let mut session = self.database.begin().await?;
-            let added = self.insert_all(&mut session, &reading.letters).await?;
-            self.index.keep(&mut session, reading).await?;
+            let added = self.insert_all(&mut session, letters).await?;
+            if let Some(reading) = reading {
+                self.index.keep(&mut session, reading).await?;
+            }
             session.commit().await?;
             Ok(added)
         })
@@ -227,23 +228,14 @@ impl Letters {
     }
 
     /// The number of the letter from this source.
-    pub(crate) async fn number_of(&self, source: &str) -> Result<Option<WorkId>, Error> {
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn number_of(&self, source: &str) -> Result<Option<WorkId>, Error> {
         let text = self.names.fill("SELECT t.id FROM {table} AS t WHERE {scope} AND t.{source_key} = $1");
         let statement = Statement::new(self.database.dialect(), &text);
         let rows = self.database.rows(&statement, vec![Value::Text(source.to_owned())]).await?;
         rows.first().map(|row| row.int(0).map(WorkId)).transpose()
-    }
-
-    /// The numbers of the letters from these sources; none for those that are not here.
-    ///
-    /// # Errors
-    /// [`Error`] when the store cannot be reached.
-    pub async fn numbers_of(&self, sources: &[String]) -> Result<Vec<WorkId>, Error> {
-        let mut numbers = Vec::with_capacity(sources.len());
-        for source in sources {
-            numbers.extend(self.number_of(source).await?);
-        }
-        Ok(numbers)
     }
 
     /// Where a letter is now.
@@ -297,13 +289,6 @@ impl Letters {
             Column::Times(letters.iter().map(|letter| letter.failed_at).collect()),
         ]
     }
-}
-
-fn check(letters: &[NewLetter]) -> Result<(), Error> {
-    for (item, letter) in letters.iter().enumerate() {
-        letter.check().map_err(|source| Error::Refused { item, source })?;
-    }
-    Ok(())
 }
 
 work_store!(Letters);

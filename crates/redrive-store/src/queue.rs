@@ -13,7 +13,7 @@ use redrive_core::event::{Event, WorkId};
 use redrive_core::history::History;
 use redrive_core::lease::{Lease, Settlement, Work};
 
-use crate::batch::{Batch, Keeps, Open, cut, micros};
+use crate::batch::{Batch, Open, cut, micros};
 use crate::database::Database;
 use crate::dialect::Dialect;
 use crate::error::{Error, again};
@@ -42,7 +42,6 @@ pub(crate) struct Queue {
     held: Option<Statement>,
     done: Statement,
     retry: Statement,
-    retry_keeps: Keeps,
     dead: Vec<Statement>,
     release: Statement,
     extend: Statement,
@@ -112,7 +111,6 @@ impl Queue {
             held: mysql(include_str!("../sql/mysql/work/held.sql")),
             done,
             retry: settle(shape.retry),
-            retry_keeps: Keeps::in_assignments(shape.retry),
             dead,
             release: settle(shape.release),
             extend: names.statement(EXTEND),
@@ -145,7 +143,7 @@ impl Queue {
         settled: &mut Vec<(Lease, Settlement)>,
         claim: Option<&Claim>,
     ) -> Result<Turn, Error> {
-        let batch = &Batch::of(settled, self.retry_keeps);
+        let batch = &Batch::of(settled);
         let taking = self.taking(claim).await?;
         let taking = taking.as_ref();
         let turn = match (taking, &self.turn) {

@@ -115,8 +115,8 @@ impl Console {
         }
         let intake = &self.records.intake;
         let is_new = intake.add(std::slice::from_ref(&letter)).await? > 0;
-        let numbers = intake.numbers_of(std::slice::from_ref(&letter.source)).await?;
-        let number = numbers.first().map(ToString::to_string).unwrap_or_default();
+        let number = intake.number_of(&letter.source).await?;
+        let number = number.map(|number| number.to_string()).unwrap_or_default();
         let id = LetterId::new(intake.pipeline(), number);
         if !is_new && !self.is_same(&id, &letter).await? {
             return Err(ConsoleError::SourceInUse(id));

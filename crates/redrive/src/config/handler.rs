@@ -91,7 +91,11 @@ impl KafkaHandler {
     fn read(section: &mut Section<'_>) -> Option<Self> {
         let brokers = section.required("brokers", "Brokers to start from, `host:port`, comma-separated.");
         let topic = section.required("topic", "The topic.");
-        let properties = section.table("properties", "Further settings of librdkafka.", read_properties);
+        let properties = section.table(
+            "properties",
+            "Further settings of librdkafka, but for those that our guarantees rest on.",
+            read_properties,
+        );
         Some(Self { brokers: brokers?, topic: topic?, properties })
     }
 }

@@ -303,7 +303,11 @@ impl KafkaConfig {
         let fallback = section.table("fallback", "Letters that Kafka could not take.", |section| {
             KafkaFallback::read(section, context.data_dir.join("kafka").join(name))
         });
-        let properties = section.table("properties", "Further settings of librdkafka.", read_properties);
+        let properties = section.table(
+            "properties",
+            "Further settings of librdkafka, but for those that our guarantees rest on.",
+            read_properties,
+        );
         let alert_threshold = section.derived(
             "alert-threshold",
             context.alert_threshold,
