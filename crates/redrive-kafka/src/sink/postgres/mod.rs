@@ -5,8 +5,8 @@
 //!
 //! 1. The error of a COPY names the line it failed at. What stands before that line is copied again, the
 //!    line is poison (or there already), and what follows is copied. A few poison rows cost a few round trips.
-//! 2. After a handful, or when no line is named (foreign keys), one call of a server-side function takes the
-//!    rest: slices of adaptive size, each in an exception block, `ON CONFLICT DO NOTHING`.
+//! 2. When there seem to be many, or no line is named (foreign keys), one call of a server-side function takes
+//!    the rest: slices of adaptive size, each in an exception block, `ON CONFLICT DO NOTHING`.
 //! 3. Where the function cannot be made (no TEMP privilege, a pooler between us), plain bisecting.
 //!
 //! A failure that speaks of the statement, the table or the role (a lost right, a renamed column) is no
@@ -36,6 +36,9 @@ use isolate::Function;
 
 /// How many poison rows are worth a COPY of their own.
 const SPLITS: usize = 3;
+
+/// The first poison row so early in what is left (one part of so many) has many more behind it.
+const EARLY: usize = 8;
 
 /// How poison is found. All ways find the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -211,6 +214,10 @@ impl PostgresSink {
                 return stored;
             }
             let Some(bad) = refused.row.map(|row| first + row).filter(|bad| *bad < rows.len()) else { break };
+            let left = rows.len() - first;
+            if left > EARLY && bad - first < left / EARLY {
+                break;
+            }
             if bad > first && self.copy(&text, first..bad).await.is_err() {
                 break;
             }
