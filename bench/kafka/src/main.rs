@@ -35,6 +35,9 @@ struct Args {
     /// Only this part.
     #[arg(long)]
     only: Option<Part>,
+    /// Work off this topic and print the peak of memory: for the part that measures it.
+    #[arg(long, hide = true)]
+    backlog: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -53,6 +56,15 @@ impl Args {
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
+    if let Some(topic) = &args.backlog {
+        return match memory::work_off(&args, topic).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     conclude("kafka", on_scratch(&args.postgres, async |scratch| measure(&args, scratch).await).await)
 }
 
@@ -61,7 +73,6 @@ async fn measure(args: &Args, scratch: &Scratch) -> anyhow::Result<Vec<Target>> 
     println!("{}", scratch.describe().await?);
     decision::create_table(scratch).await?;
     let mut targets = Vec::new();
-    // First, while the process is still small.
     if args.wants(Part::Memory) {
         targets.extend(memory::measure(args, scratch).await?);
     }

@@ -1,9 +1,14 @@
 //! Memory while a backlog is worked off: four times the lag must not take more.
 //!
-//! A small backlog goes first: it fits into the consumer's queue, so it shows what there is before that
-//! queue is full, and takes the allocator's first growth upon itself.
+//! Each backlog has a process of its own: what another one took, or the producers that filled the topics,
+//! would stay with the process and count for it. A small backlog is shown as well; it fits into the
+//! consumer's queue, so it says what there is before that queue is full.
 
-use bench_harness::{Memory, Scratch, Table, Target};
+use std::process::Stdio;
+
+use anyhow::Context as _;
+use bench_harness::{Memory, Scratch, Table, Target, thousands};
+use tokio::process::Command;
 
 use crate::{Args, decision, ours, topic};
 
@@ -11,29 +16,37 @@ const BATCH: usize = 5_000;
 const WANTED: f64 = 1.25;
 
 pub(crate) async fn measure(args: &Args, scratch: &Scratch) -> anyhow::Result<Vec<Target>> {
-    println!("\n## Memory of this process while it works off a backlog\n");
-    let mut table = Table::new(&["lag", "peak, MiB", "above the start"]);
+    println!("\n## Memory of a process while it works off a backlog\n");
+    let mut table = Table::new(&["lag", "peak, MiB"]);
     let mut peaks = Vec::new();
-    // Filled first: what the producers took stays with the process, and would count for one of the two only.
-    let mut backlogs = Vec::new();
     for (name, records) in
         [("small", args.records / 4), ("large", args.records), ("larger", args.records * 4)]
     {
-        backlogs.push((topic::filled(&args.kafka, name, records).await?, records));
-    }
-    for (topic, records) in backlogs {
+        let topic = topic::filled(&args.kafka, name, records).await?;
         decision::empty_table(scratch).await?;
-        Memory::forget_peak()?;
-        let before = Memory::read()?.now;
-        ours::consume(&args.kafka, &topic, &topic, records, BATCH, &scratch.url()?).await?;
-        let peak = Memory::read()?.peak;
+        let peak = in_its_own_process(args, &scratch.url()?, &topic, records).await?;
         peaks.push(peak);
-        table.row([
-            bench_harness::thousands(records.into()),
-            format!("{peak:.0}"),
-            format!("{:.0}", peak - before),
-        ]);
+        table.row([thousands(records.into()), format!("{peak:.0}")]);
     }
     println!("{table}");
     Ok(vec![Target::at_most("peak memory, 4 × the lag / the lag", WANTED, peaks[2] / peaks[1])])
+}
+
+async fn in_its_own_process(args: &Args, url: &str, topic: &str, records: u32) -> anyhow::Result<f64> {
+    let output = Command::new(std::env::current_exe()?)
+        .args(["--postgres", url, "--kafka", &args.kafka, "--records", &records.to_string()])
+        .args(["--backlog", topic])
+        .stderr(Stdio::inherit())
+        .output()
+        .await?;
+    anyhow::ensure!(output.status.success(), "the process that works off {topic}: {}", output.status);
+    let peak = String::from_utf8(output.stdout)?;
+    peak.trim().parse().with_context(|| format!("not a size: {peak:?}"))
+}
+
+/// Works off one backlog and prints the peak: what the other process is there for.
+pub(crate) async fn work_off(args: &Args, topic: &str) -> anyhow::Result<()> {
+    ours::consume(&args.kafka, topic, topic, args.records, BATCH, &args.postgres).await?;
+    println!("{}", Memory::read()?.peak);
+    Ok(())
 }
