@@ -24,7 +24,7 @@ const GROUPS: u32 = 1_000;
 pub const HOURS: usize = 24;
 /// A census is good for so long, and for so many times as long as it took.
 const FRESH: Duration = Duration::from_secs(1);
-const SHARE: u32 = 20;
+const SHARE: u32 = 50;
 /// One that takes no longer than this is waited for when something was just changed.
 const QUICK: Duration = Duration::from_millis(20);
 /// How long a look waits for a count that would replace an old one.
@@ -205,11 +205,11 @@ mod tests {
             (900, 5, true, Worth::Cheap),
             (1_100, 5, false, Worth::Cheap),
             (900, 40, true, Worth::Good),
-            (1_100, 40, false, Worth::Stale),
-            (2_100, 40, false, Worth::Old),
-            (19_000, 1_000, true, Worth::Good),
-            (21_000, 1_000, false, Worth::Stale),
-            (41_000, 1_000, false, Worth::Old),
+            (2_100, 40, false, Worth::Stale),
+            (4_100, 40, false, Worth::Old),
+            (49_000, 1_000, true, Worth::Good),
+            (51_000, 1_000, false, Worth::Stale),
+            (101_000, 1_000, false, Worth::Old),
         ] {
             assert_eq!(worth(age, took, dirty), expected, "{age} {took} {dirty}");
         }
