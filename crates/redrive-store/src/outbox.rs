@@ -360,7 +360,7 @@ fn dead_letters(database: &Database, names: &Names, options: OutboxOptions) -> D
         outcome: "NULL",
         statuses: [
             (Status::Open, WAITING),
-            (Status::Redriven, "t.redriven = TRUE"),
+            (Status::Redriven, "t.resolved = TRUE AND t.redriven = TRUE"),
             (Status::Resolved, "t.resolved = TRUE AND t.redriven = FALSE"),
             (Status::Retrying, "1 = 0"),
             (Status::Failed, "1 = 0"),

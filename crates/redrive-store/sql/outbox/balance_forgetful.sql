@@ -10,7 +10,7 @@ SELECT
                 WHERE e.origin_id = COALESCE(t.origin_id, t.original_event_id))
             AND NOT EXISTS (SELECT 1 FROM {letters} AS d
                 WHERE d.origin_id = COALESCE(t.origin_id, t.original_event_id)
-                    AND d.redrive_count > t.redrive_count)),
+                    AND d.redrive_count > t.redrive_count AND d.redrive_count > 0)),
     (SELECT count(*) FROM {letters} AS t WHERE t.resolved = FALSE),
     0,
     (SELECT count(*) FROM {letters} AS t WHERE t.resolved = TRUE AND t.redriven = FALSE),

@@ -12,5 +12,5 @@ FROM {letters} AS t NOT INDEXED
 LEFT JOIN {table} AS e ON e.origin_id = COALESCE(t.origin_id, t.original_event_id)
     AND e.redrive_count = t.redrive_count + 1
 LEFT JOIN {letters} AS d ON d.origin_id = COALESCE(t.origin_id, t.original_event_id)
-    AND d.redrive_count = t.redrive_count + 1
+    AND d.redrive_count = t.redrive_count + 1 AND d.redrive_count > 0
 WHERE t.id IN (SELECT value ->> 0 FROM json_each($1))

@@ -49,11 +49,12 @@ ALTER TABLE {letters} ADD COLUMN error_code VARCHAR(100);
 ALTER TABLE {letters} ADD COLUMN error_kind VARCHAR(255);
 ALTER TABLE {letters} ADD COLUMN fingerprint CHAR(16);
 ALTER TABLE {letters} ADD COLUMN history TEXT;
-CREATE INDEX {letters_name}_resolved ON {letters} (resolved);
+CREATE INDEX {letters_name}_resolved ON {letters} (resolved_at) WHERE resolved = TRUE;
 CREATE INDEX {letters_name}_type ON {letters} (event_type, failed_at, id);
 CREATE INDEX {letters_name}_failed ON {letters} (failed_at, id);
 CREATE INDEX {letters_name}_open ON {letters} (failed_at, id) WHERE resolved = FALSE;
 CREATE INDEX {letters_name}_group ON {letters} (fingerprint, failed_at, id);
 -- Finds what a letter was sent back as; only redriven events are in it.
 CREATE INDEX {table_name}_origin ON {table} (origin_id) WHERE origin_id IS NOT NULL;
-CREATE INDEX {letters_name}_origin ON {letters} (origin_id);
+-- The same among letters: those that died again.
+CREATE INDEX {letters_name}_origin ON {letters} (origin_id) WHERE redrive_count > 0;
