@@ -39,9 +39,21 @@ pub(crate) struct Witness {
     pipeline: Arc<Pipeline>,
     types: HashMap<String, Gauges>,
     /// Settlements on their way to the store.
-    pending: Vec<(WorkId, &'static str, About, Option<Failed>)>,
+    pending: Vec<Pending>,
     /// Whether the store was down when last asked.
     down: bool,
+}
+
+/// A settlement on its way to the store.
+struct Pending {
+    work: WorkId,
+    outcome: &'static str,
+    about: About,
+    failed: Option<Failed>,
+    /// Until when nobody else may have it.
+    until: Timestamp,
+    /// The store was told, and its answer was lost: it may have taken it.
+    is_unsure: bool,
 }
 
 /// The series of one event type.
@@ -84,14 +96,20 @@ impl Witness {
             Settlement::Dead { failed } => ("dead", Some(failed.clone())),
             Settlement::Release { .. } => ("released", None),
         };
-        self.pending.push((lease.work(), outcome, about, failed));
+        let (work, until) = (lease.work(), lease.until());
+        self.pending.push(Pending { work, outcome, about, failed, until, is_unsure: false });
     }
 
-    /// What was decided is durable, but for what was lost.
+    /// What was decided is durable, but for what was lost. A settlement of ours whose answer did not come is
+    /// refused the second time: nobody else could have it yet, so the first one counts.
     pub(crate) fn settled(&mut self, lost: &[WorkId]) {
+        let now = Timestamp::now();
         let mut dead = false;
-        for (work, outcome, about, failed) in std::mem::take(&mut self.pending) {
-            if lost.contains(&work) {
+        for pending in std::mem::take(&mut self.pending) {
+            let was_taken = pending.is_unsure && now < pending.until;
+            let Pending { work, outcome, about, failed, .. } = pending;
+            if lost.contains(&work) && !was_taken {
+                tracing::warn!(pipeline = %self.pipeline.name, %work, "lease lost: another worker took it over");
                 continue;
             }
             let gauges = self.gauges(&about.event_type);
@@ -113,7 +131,12 @@ impl Witness {
 
     /// What was decided about this work will never be durable.
     pub(crate) fn forget(&mut self, work: WorkId) {
-        self.pending.retain(|(pending, ..)| *pending != work);
+        self.pending.retain(|pending| pending.work != work);
+    }
+
+    /// The store was told what was decided, and did not answer.
+    pub(crate) fn unanswered(&mut self) {
+        self.pending.iter_mut().for_each(|pending| pending.is_unsure = true);
     }
 
     pub(crate) fn handler_down(&self, route: &Route, error: &str) {
@@ -135,6 +158,7 @@ impl Witness {
 
     pub(crate) fn store_down(&mut self, error: &str) {
         self.down = true;
+        self.unanswered();
         self.pipeline.health.set(Err(error.to_owned()));
     }
 

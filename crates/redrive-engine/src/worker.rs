@@ -219,9 +219,6 @@ impl Worker {
     }
 
     fn take(&mut self, turn: Turn, asked_for: Option<(Claim, Terms)>) {
-        for work in &turn.lost {
-            tracing::warn!(pipeline = %self.pipeline.name, %work, "lease lost: another worker took it over");
-        }
         self.witness.settled(&turn.lost);
         self.start_trial();
         let Some((claim, terms)) = asked_for else { return };

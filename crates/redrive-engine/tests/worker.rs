@@ -15,6 +15,7 @@ use redrive_core::handler::Handler;
 use redrive_core::lease::{Lease, Settlement, Work};
 use redrive_core::policy::Policy;
 use redrive_core::state::OutboxState;
+use redrive_engine::alerts::{AlertService, DeadLetterAlert, Level};
 use redrive_engine::{Engine, Pace, Pipeline, Remote, Route, Routes, WatchOptions};
 use redrive_store::{
     Claim, Database, Dialect, Error, Jobs, JobsOptions, NewJob, Outbox, OutboxOptions, TakeOver, Turn,
@@ -289,18 +290,29 @@ async fn a_stop_waits_for_what_runs_and_hands_back_the_rest() {
 struct Unplugged {
     store: Arc<Outbox>,
     off: AtomicBool,
+    /// The next settlement is made, and the answer to it is lost.
+    loses_answer: AtomicBool,
     /// After so many turns one ends in a panic; 0 is never.
     defect_in: AtomicU32,
 }
 
 impl Unplugged {
     fn new(store: &Arc<Outbox>) -> Self {
-        Self { store: Arc::clone(store), off: AtomicBool::new(false), defect_in: AtomicU32::new(0) }
+        Self {
+            store: Arc::clone(store),
+            off: AtomicBool::new(false),
+            loses_answer: AtomicBool::new(false),
+            defect_in: AtomicU32::new(0),
+        }
+    }
+
+    fn silence() -> Error {
+        Error::Unavailable { dialect: Dialect::Sqlite, source: sqlx::Error::PoolTimedOut }
     }
 
     fn plugged(&self) -> Result<(), Error> {
         match self.off.load(Ordering::Relaxed) {
-            true => Err(Error::Unavailable { dialect: Dialect::Sqlite, source: sqlx::Error::PoolTimedOut }),
+            true => Err(Self::silence()),
             false => Ok(()),
         }
     }
@@ -315,6 +327,13 @@ impl WorkStore for Unplugged {
     ) -> Result<Turn, Error> {
         self.plugged()?;
         assert_ne!(self.defect_in.fetch_sub(1, Ordering::Relaxed), 1, "a defect");
+        if !settled.is_empty() && self.loses_answer.swap(false, Ordering::Relaxed) {
+            let same = |(lease, settlement): &(Lease, Settlement)| {
+                (Lease::new(lease.work(), lease.fence(), lease.until()), settlement.clone())
+            };
+            self.store.turn(&mut settled.iter().map(same).collect(), None).await?;
+            return Err(Self::silence());
+        }
         self.store.turn(settled, claim).await
     }
 
@@ -360,6 +379,37 @@ async fn an_outage_of_the_store_burns_no_attempts_and_nothing_is_done_twice() {
     engine.stop().await;
     assert_eq!(script.seen().len(), 200, "outcomes waited for the store: nothing was handled again");
     assert!(fixture.letters().await.is_empty());
+}
+
+/// Hears of dead letters.
+#[derive(Default)]
+struct Ear(Mutex<Vec<String>>);
+
+impl AlertService for Ear {
+    fn dead_letter(&self, letter: DeadLetterAlert) {
+        self.0.lock().unwrap().push(letter.event_id.to_string());
+    }
+
+    fn unresolved(&self, _: Level) {}
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_letter_is_told_once_even_if_the_answer_to_its_burial_was_lost() {
+    let fixture = fixture().await;
+    let ids = fixture.outbox.append(vec![event("OrderCreated", "{}")]).await.unwrap();
+    let store = Arc::new(Unplugged::new(&fixture.outbox));
+    store.loses_answer.store(true, Ordering::Relaxed);
+    let ear = Arc::new(Ear::default());
+    let script = Script::new(|_| Err(Failure::permanent("Boom", "for good")));
+    let mut pipeline = fixture.pipeline(script.clone()).alerting(ear.clone());
+    pipeline.store = store.clone();
+    let (engine, pipeline) = fixture.start(pipeline);
+    eventually(|| async { !ear.0.lock().unwrap().is_empty() }).await;
+    eventually(|| async { pipeline.health.get().is_ok() }).await;
+    engine.stop().await;
+    assert!(!store.loses_answer.load(Ordering::Relaxed), "the answer was lost");
+    assert_eq!(*ear.0.lock().unwrap(), [ids[0].to_string()]);
+    assert_eq!((fixture.letters().await.len(), script.seen().len()), (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

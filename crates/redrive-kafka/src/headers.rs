@@ -125,6 +125,8 @@ pub fn original(headers: &[Header]) -> Vec<Header> {
 pub struct Reading {
     /// Where the record was first, as far as it says.
     pub origin: Option<Position>,
+    /// When it was written there, in milliseconds, as far as it says.
+    pub written: Option<i64>,
     /// What went wrong.
     pub failure: Failure,
     /// How many attempts failed.
@@ -144,6 +146,7 @@ pub fn read(record: &Record) -> Reading {
     let time = |name: &str| text(name).and_then(|text| text.parse().ok());
     Reading {
         origin: origin(record),
+        written: record.headers.iter().find(|header| header.name == TIMESTAMP).and_then(number),
         failure: failure(record),
         attempts: attempts_so_far(record).max(1),
         failed_at: time(FAILED_AT),

@@ -2,7 +2,8 @@
 //! grouped and redriven one by one.
 //!
 //! A letter comes in once: it is known by its origin, the topic it lies in and how often it was redriven,
-//! so one that was published twice (a crash between publishing and committing) is one letter. The body,
+//! so one that was published twice (a crash between publishing and committing) is one letter. When it was
+//! written at its origin belongs to that: a topic that is made anew counts its offsets from 0 again. The body,
 //! key and headers are kept byte for byte; what a letter's fields cannot say (no value, no key, a header
 //! without a value) is said by headers whose names start with `redrive:`.
 //!
@@ -32,7 +33,7 @@ use crate::defect;
 use crate::headers;
 use crate::health::Health;
 use crate::place::{Partition, Places};
-use crate::record::{Header, Record};
+use crate::record::{Header, Position, Record};
 use crate::writer::LetterTopics;
 
 /// The most that is stored at a time.
@@ -286,12 +287,13 @@ impl<'a> Reader<'a> {
 #[must_use]
 pub fn letter(record: &Record) -> NewLetter {
     let reading = headers::read(record);
+    let written_at_origin = if reading.origin.is_some() { reading.written } else { record.timestamp };
     let origin = reading.origin.unwrap_or_else(|| record.position.clone());
     let written = record.timestamp.and_then(|millis| Timestamp::from_millisecond(millis).ok());
     let failed_at = reading.failed_at.or(written).unwrap_or_else(Timestamp::now);
     let key = record.key.as_deref().unwrap_or_default();
     NewLetter {
-        source: source(&format!("{}:{origin}#{}", record.position.topic, reading.redrives)),
+        source: source(&record.position.topic, &origin, written_at_origin, reading.redrives),
         event_type: cut(&record.position.topic, MAX_TYPE),
         key: cut(&String::from_utf8_lossy(key), MAX_KEY),
         payload: record.value.clone().unwrap_or_default(),
@@ -309,9 +311,18 @@ pub fn letter(record: &Record) -> NewLetter {
     }
 }
 
-/// What a letter is known by, so that it fits its column. Of one that is too long the end is kept, which
-/// holds the offset, behind a digest of the whole.
-fn source(whole: &str) -> String {
+/// What a letter is known by. A redriven record is written anew, twice if the redrive was cut off, so the time
+/// says nothing about it.
+fn source(topic: &str, origin: &Position, written: Option<i64>, redrives: u32) -> String {
+    match written.filter(|_| redrives == 0) {
+        Some(millis) => fitting(&format!("{topic}:{origin}@{millis}#{redrives}")),
+        None => fitting(&format!("{topic}:{origin}#{redrives}")),
+    }
+}
+
+/// So that it fits its column. Of one that is too long the end is kept, which holds the offset, behind a
+/// digest of the whole.
+fn fitting(whole: &str) -> String {
     let Some(beyond) = whole.chars().count().checked_sub(MAX_KEY).filter(|beyond| *beyond > 0) else {
         return cut(whole, MAX_KEY);
     };
@@ -376,7 +387,6 @@ mod tests {
     use proptest::prelude::{any, prop_assert_eq, proptest};
 
     use super::*;
-    use crate::record::Position;
 
     proptest! {
         #[test]
@@ -422,7 +432,29 @@ mod tests {
             assert!(different[2].ends_with("/3/4200#0"), "{}", different[2]);
         }
         let (one, other) = ("a".repeat(300), format!("b{}", "a".repeat(299)));
-        assert_ne!(super::source(&one), super::source(&other), "also at the other end");
+        assert_ne!(fitting(&one), fitting(&other), "also at the other end");
+    }
+
+    /// The letters of a topic that was made anew were taken for those of the old one, and were not indexed.
+    #[test]
+    fn a_topic_made_anew_has_letters_of_its_own() {
+        let record = |written: i64, redrives: &str| Record {
+            position: Position::new("logs-dlq", 0, 7),
+            timestamp: Some(1),
+            key: None,
+            value: None,
+            headers: vec![
+                Header::new("kafka_dlt-original-topic", "logs"),
+                Header::new("kafka_dlt-original-partition", "3"),
+                Header::new("kafka_dlt-original-offset", "42"),
+                Header::new("kafka_dlt-original-timestamp", written.to_be_bytes().to_vec()),
+                Header::new(headers::REDRIVE_COUNT, redrives),
+            ],
+        };
+        let source = |written, redrives| letter(&record(written, redrives)).source;
+        assert_eq!(source(1_000, "0"), "logs-dlq:logs/3/42@1000#0");
+        assert_ne!(source(1_000, "0"), source(2_000, "0"));
+        assert_eq!(source(1_000, "1"), source(2_000, "1"), "the same record, redriven twice by a crash");
     }
 
     #[test]

@@ -256,3 +256,48 @@ fn record(outgoing: &Outgoing, way: Way) -> FutureRecord<'_, [u8], [u8]> {
     }
     record
 }
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::mocking::MockCluster;
+    use rdkafka::producer::DefaultProducerContext;
+    use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+
+    use super::*;
+
+    fn in_use(publisher: &Publisher) -> usize {
+        publisher.producer.read().unwrap().client().native_ptr() as usize
+    }
+
+    /// After a restart of a broker a producer sent nothing any more, and letters stayed on disk for ever. Here it
+    /// is never given the number that it must have before it sends, while the broker answers all else.
+    #[tokio::test]
+    async fn a_producer_that_is_stuck_while_kafka_answers_is_replaced() {
+        let broker: MockCluster<'_, DefaultProducerContext> = MockCluster::new(1).unwrap();
+        broker.create_topic("logs-dlq", 1, 1).unwrap();
+        let wait = RDKafkaRespErr::RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS;
+        broker.request_errors(RDKafkaApiKey::InitProducerId, &[wait; 1_000]);
+        let cluster = Cluster::at(&broker.bootstrap_servers());
+        let publisher = Publisher::new(cluster, Duration::from_secs(1)).unwrap();
+        let letter = Outgoing {
+            topic: "logs-dlq".to_owned(),
+            partition: None,
+            timestamp: None,
+            key: None,
+            value: Some(b"{}".to_vec()),
+            headers: Vec::new(),
+        };
+
+        let failure = publisher.publish(std::slice::from_ref(&letter)).await.remove(0).unwrap_err();
+        assert_eq!(failure.code, Some(Code::Kafka(name(RDKafkaErrorCode::MessageTimedOut))));
+        assert!(publisher.is_answered("logs-dlq").await);
+        let stuck = in_use(&publisher);
+        publisher.mend_stuck(&Failure::transient("Kafka", "something else"));
+        assert_eq!(in_use(&publisher), stuck, "only what timed out speaks of the producer");
+        publisher.mend_stuck(&failure);
+        assert_ne!(in_use(&publisher), stuck);
+
+        broker.clear_request_errors(RDKafkaApiKey::InitProducerId);
+        publisher.publish(&[letter]).await.remove(0).unwrap();
+    }
+}

@@ -54,7 +54,10 @@ impl Worker {
         while !self.judged.is_empty() {
             match self.pipeline.store.turn(&mut self.judged, None).await {
                 Ok(turn) => self.witness.settled(&turn.lost),
-                Err(error) if error.is_unavailable() => tokio::time::sleep(FIRST_PAUSE).await,
+                Err(error) if error.is_unavailable() => {
+                    self.witness.unanswered();
+                    tokio::time::sleep(FIRST_PAUSE).await;
+                }
                 Err(_) => self.settle_one_by_one(std::time::Instant::now()).await,
             }
         }
