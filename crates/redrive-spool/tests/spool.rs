@@ -283,6 +283,20 @@ async fn a_file_that_is_still_being_written_is_left_alone_until_it_is_whole() {
     }
 }
 
+/// A batch that was saved on a full disk waited for a minute, as if somebody were still writing it.
+#[tokio::test]
+async fn a_batch_of_ours_without_its_meta_file_goes_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let now = Timestamp::now();
+    let spool = Arc::new(Spool::open(folder.path(), options(), now).unwrap());
+    let name = spool.name(now);
+    spool.save(&name, &batch("x"), now).unwrap();
+    fs::write(folder.path().join(format!("{name}.meta.json")), "").unwrap();
+    let (_, target) = store();
+    let outcome = spool.process_one(&target, now).await.outcome;
+    assert!(matches!(outcome, Outcome::Uploaded { events: 1, .. }), "{outcome:?}");
+}
+
 /// A redrive while recovery was at the same file: its events were taken out of the books twice.
 #[tokio::test]
 async fn of_several_who_upload_a_file_at_once_one_is_told_of_it() {

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use redrive_core::failure::{Class, Failure};
 
 use super::index::Key;
-use super::name::Entry;
+use super::name::{BatchName, Entry};
 use super::{Batch, Culprit, Inspection, Lost, Spool, State, inspect, second};
 use crate::error::Error;
 use crate::filesystem::Stamp;
@@ -239,11 +239,22 @@ impl Spool {
             (Some(stamp), Ok(Some(batch))) => {
                 let inspection = inspect(&batch.data, &batch.meta);
                 let file = File { key, name, batch, inspection, stamp };
-                if file.is_settled(now) { Found::File(file) } else { Found::Unfinished(file.name) }
+                let is_settled = self.is_of_ours(&file) || file.is_unchanged(now);
+                if is_settled { Found::File(file) } else { Found::Unfinished(file.name) }
             }
             (None, _) | (_, Ok(None)) => Found::Nothing,
             (_, Err(error)) => Found::Unreadable(name, error),
         }
+    }
+
+    /// Batches of ours get their name when they are whole; a file that somebody copies here has it from the
+    /// start, and what looks whole may only be so far. One that was saved when the disk was full has no meta file
+    /// to know it by, but the name that only this spool gives.
+    fn is_of_ours(&self, file: &File) -> bool {
+        let is_named_here =
+            || BatchName::parse(&file.name).is_some_and(|name| name.instance == self.options.instance);
+        matches!(file.inspection, Inspection::Sound { .. })
+            && (file.batch.meta.checksums.is_some() || is_named_here())
     }
 
     fn stamp(&self, name: &str) -> Result<Option<Stamp>, Error> {
@@ -337,13 +348,9 @@ struct File {
 }
 
 impl File {
-    /// Whether nobody writes to it any more. Batches of ours get their name when they are whole; a file that
-    /// somebody copies here has it from the start, and what looks whole may only be so far.
-    fn is_settled(&self, now: Timestamp) -> bool {
-        let is_sound = matches!(self.inspection, Inspection::Sound { .. });
-        let is_ours = self.batch.meta.checksums.is_some();
-        // The time of a file on another host may be ahead of ours.
-        (is_sound && is_ours) || now.duration_since(self.stamp.written).unsigned_abs() >= SETTLED
+    /// Whether nobody has written to it for a while. The time of a file on another host may be ahead of ours.
+    fn is_unchanged(&self, now: Timestamp) -> bool {
+        now.duration_since(self.stamp.written).unsigned_abs() >= SETTLED
     }
 }
 
