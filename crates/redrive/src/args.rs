@@ -102,6 +102,7 @@ pub(crate) enum Command {
     },
 
     /// List letters, newest first.
+    #[command(alias = "list")]
     Ls {
         #[command(flatten)]
         to: To,
