@@ -435,31 +435,9 @@ mod tests {
         assert_ne!(fitting(&one), fitting(&other), "also at the other end");
     }
 
-    /// The letters of a topic that was made anew were taken for those of the old one, and were not indexed.
-    #[test]
-    fn a_topic_made_anew_has_letters_of_its_own() {
-        let record = |written: i64, redrives: &str| Record {
-            position: Position::new("logs-dlq", 0, 7),
-            timestamp: Some(1),
-            key: None,
-            value: None,
-            headers: vec![
-                Header::new("kafka_dlt-original-topic", "logs"),
-                Header::new("kafka_dlt-original-partition", "3"),
-                Header::new("kafka_dlt-original-offset", "42"),
-                Header::new("kafka_dlt-original-timestamp", written.to_be_bytes().to_vec()),
-                Header::new(headers::REDRIVE_COUNT, redrives),
-            ],
-        };
-        let source = |written, redrives| letter(&record(written, redrives)).source;
-        assert_eq!(source(1_000, "0"), "logs-dlq:logs/3/42@1000#0");
-        assert_ne!(source(1_000, "0"), source(2_000, "0"));
-        assert_eq!(source(1_000, "1"), source(2_000, "1"), "the same record, redriven twice by a crash");
-    }
-
-    #[test]
-    fn the_same_letter_published_twice_is_one_and_a_redriven_one_is_another() {
-        let record = |offset: i64, redrives: &str| Record {
+    /// A letter at this offset of its topic, of one and the same record.
+    fn record(offset: i64, redrives: &str) -> Record {
+        Record {
             position: Position::new("logs-dlq", 0, offset),
             timestamp: Some(0),
             key: None,
@@ -470,7 +448,25 @@ mod tests {
                 Header::new("kafka_dlt-original-offset", "42"),
                 Header::new(headers::REDRIVE_COUNT, redrives),
             ],
+        }
+    }
+
+    /// The letters of a topic that was made anew were taken for those of the old one, and were not indexed.
+    #[test]
+    fn a_topic_made_anew_has_letters_of_its_own() {
+        let source = |written: i64, redrives: &str| {
+            let mut record = record(7, redrives);
+            let written = written.to_be_bytes().to_vec();
+            record.headers.push(Header::new("kafka_dlt-original-timestamp", written));
+            letter(&record).source
         };
+        assert_eq!(source(1_000, "0"), "logs-dlq:logs/3/42@1000#0");
+        assert_ne!(source(1_000, "0"), source(2_000, "0"));
+        assert_eq!(source(1_000, "1"), source(2_000, "1"), "the same record, redriven twice by a crash");
+    }
+
+    #[test]
+    fn the_same_letter_published_twice_is_one_and_a_redriven_one_is_another() {
         assert_eq!(letter(&record(1, "0")).source, "logs-dlq:logs/3/42#0");
         assert_eq!(letter(&record(1, "0")).source, letter(&record(2, "0")).source);
         assert_ne!(letter(&record(1, "0")).source, letter(&record(2, "1")).source);
