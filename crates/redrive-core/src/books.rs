@@ -1,4 +1,7 @@
 //! The books of a pipeline: everything that was accepted is somewhere.
+//!
+//! Only the sum: who counts, and when, is the pipeline's affair. One that counts while events move may be off
+//! by those for a moment.
 
 use serde::{Deserialize, Serialize};
 

@@ -17,6 +17,7 @@
 //! | [`bisect`] | which records of a failed batch are the poison |
 //! | [`fingerprint`] | which failures are "the same" |
 //! | [`dead_letter`] | what an operator sees, filters and acts on |
+//! | [`books`] | whether everything that was accepted is somewhere |
 //! | [`handler`] | the one trait that users implement |
 
 pub mod backoff;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::backoff::Backoff;
+use crate::classify::http::LONGEST_RETRY_AFTER;
 use crate::failure::{Class, Failure};
 
 /// What to do about a failed attempt.
@@ -85,11 +86,12 @@ impl Policy {
         }
     }
 
-    /// Never earlier than the other side asked for, even beyond the backoff's own cap.
+    /// Never earlier than the other side asked for, even beyond the backoff's own cap; but a handler may ask for
+    /// anything, and no store can write down a moment after the end of time.
     fn delay(&self, class: Class, failed: u32, seed: u64) -> Duration {
         let own = self.backoff.delay(failed, seed);
         match class {
-            Class::Throttled { retry_after } => own.max(retry_after),
+            Class::Throttled { retry_after } => own.max(retry_after.min(LONGEST_RETRY_AFTER)),
             _ => own,
         }
     }
@@ -138,5 +140,11 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let failure = Failure::new(Class::Throttled { retry_after: hour }, "429", "slow down");
         assert_eq!(policy(6).decide(&failure, 0, 1), Verdict::Retry { after: hour });
+    }
+
+    #[test]
+    fn a_throttled_event_waits_for_a_day_at_most() {
+        let failure = Failure::new(Class::Throttled { retry_after: Duration::MAX }, "429", "never");
+        assert_eq!(policy(6).decide(&failure, 0, 1), Verdict::Retry { after: LONGEST_RETRY_AFTER });
     }
 }

@@ -3,7 +3,7 @@
 use crate::failure::Class;
 
 /// `EX_TEMPFAIL` of sysexits.h: "try again later".
-pub const TEMPORARY_FAILURE: i32 = 75;
+const TEMPORARY_FAILURE: i32 = 75;
 
 /// The class of a command that ended with this status, or none when it succeeded.
 ///

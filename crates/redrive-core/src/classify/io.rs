@@ -65,7 +65,7 @@ pub fn classify(kind: ErrorKind) -> Class {
 
 /// The class of a failure whose kind was stored under this name.
 #[must_use]
-pub fn classify_name(name: &str) -> Class {
+pub(super) fn classify_name(name: &str) -> Class {
     TABLE.iter().find(|row| row.1 == name).map_or(Class::Unclassified, |row| row.2)
 }
 

@@ -17,8 +17,9 @@ pub fn classify(name: &str) -> Class {
     match name {
         // What was fetched is not a record.
         "_BAD_MSG" | "_BAD_COMPRESSION" => Class::Malformed,
-        // INVALID_RECORD (the broker's own validation, such as a compacted topic's key), MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TOPIC_EXCEPTION, UNSUPPORTED_VERSION,
-        // TOPIC_AUTHORIZATION_FAILED, SASL_AUTHENTICATION_FAILED, _UNKNOWN_PARTITION …
+        // INVALID_RECORD (the broker's own validation, such as a compacted topic's key), MESSAGE_TOO_LARGE,
+        // RECORD_LIST_TOO_LARGE, INVALID_TOPIC_EXCEPTION, UNSUPPORTED_VERSION, TOPIC_AUTHORIZATION_FAILED,
+        // SASL_AUTHENTICATION_FAILED, _UNKNOWN_PARTITION …
         _ => Class::Permanent,
     }
 }

@@ -4,6 +4,7 @@ mod count;
 mod filter;
 mod letter;
 mod order;
+mod page;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -11,9 +12,10 @@ use jiff::Timestamp;
 use crate::books::Balance;
 
 pub use count::{Arrivals, Group, Stats};
-pub use filter::{Cursor, Filter, Ids, Listing, MAX_PAGE, NotACursor, Page};
+pub use filter::Filter;
 pub use letter::{Letter, LetterId, NotALetterId, Origin, PipelineKind, Resolution, Status, Summary, number};
 pub use order::{Acted, Operator, Order, Outcome, Refusal};
+pub use page::{Cursor, Ids, Listing, MAX_PAGE, NotACursor, Page};
 
 /// A queue of letters could not be asked.
 #[derive(Debug, thiserror::Error)]
