@@ -23,6 +23,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use redrive_core::classify::http::LONGEST_RETRY_AFTER;
 use redrive_core::event::WorkId;
 use redrive_core::failure::{Class, Code, Failure};
 
@@ -40,7 +41,7 @@ const MOST_REMEMBERED: usize = 10_000;
 
 /// Whether an event may be handled now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Admission {
+pub(crate) enum Admission {
     /// Yes.
     Yes,
     /// Not before this long.
@@ -49,7 +50,7 @@ pub enum Admission {
 
 /// What an outcome changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub(crate) enum Change {
     /// Nothing.
     None,
     /// The handler is down.
@@ -73,7 +74,7 @@ enum Answer {
 
 /// The breaker of one handler.
 #[derive(Debug)]
-pub struct Breaker {
+pub(crate) struct Breaker {
     threshold: usize,
     state: State,
     cool_down: Duration,
@@ -109,7 +110,7 @@ impl Default for Breaker {
 impl Breaker {
     /// A breaker that opens when this many different events fail in a row.
     #[must_use]
-    pub fn new(threshold: usize) -> Self {
+    pub(crate) fn new(threshold: usize) -> Self {
         Self {
             threshold: threshold.max(2),
             state: State::Closed { in_a_row: HashSet::new() },
@@ -122,12 +123,12 @@ impl Breaker {
 
     /// Whether it lets events through as usual.
     #[must_use]
-    pub const fn is_closed(&self) -> bool {
+    pub(crate) const fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed { .. })
     }
 
     /// Asks whether this event may be handled now.
-    pub fn admit(&mut self, event: WorkId, now: Instant) -> Admission {
+    pub(crate) fn admit(&mut self, event: WorkId, now: Instant) -> Admission {
         let has_failed = self.failed.contains_key(&event);
         match &mut self.state {
             State::Closed { .. } => return Admission::Yes,
@@ -155,23 +156,13 @@ impl Breaker {
     }
 
     /// Notes how an event ended.
-    pub fn note(&mut self, event: WorkId, failure: Option<&Failure>, now: Instant) -> Change {
-        let answer = Answer::of(failure);
-        let retry_after = match failure.map(|failure| failure.class) {
-            Some(Class::Throttled { retry_after }) => retry_after,
-            _ => Duration::ZERO,
-        };
-        if failure.is_none() {
-            self.successes += 1;
-            self.failed.remove(&event);
-        }
-        let is_suspect = self.failed.get(&event).is_some_and(|successes| *successes < self.successes);
-        let is_down = matches!(answer, Answer::Doubtful | Answer::Absent);
-        if is_down {
-            if self.failed.len() >= MOST_REMEMBERED {
-                self.failed.clear();
-            }
-            self.failed.insert(event, self.successes);
+    pub(crate) fn note(&mut self, event: WorkId, failure: Option<&Failure>, now: Instant) -> Change {
+        let (answer, retry_after) = (Answer::of(failure), retry_after(failure));
+        let is_suspect = self.is_suspect(event);
+        match failure {
+            None => self.remember_success(event),
+            Some(_) if answer.is_down() => self.remember_failure(event),
+            Some(_) => {}
         }
         match (&mut self.state, answer) {
             (State::Closed { in_a_row }, Answer::Present) => in_a_row.clear(),
@@ -203,8 +194,8 @@ impl Breaker {
 
     /// How long an event that failed so should stay away without being counted; nothing when it counts.
     #[must_use]
-    pub fn excuse(&self, failure: &Failure, now: Instant) -> Option<Duration> {
-        if !matches!(Answer::of(Some(failure)), Answer::Doubtful | Answer::Absent) {
+    pub(crate) fn excuse(&self, failure: &Failure, now: Instant) -> Option<Duration> {
+        if !Answer::of(Some(failure)).is_down() {
             return None;
         }
         match &self.state {
@@ -212,6 +203,23 @@ impl Breaker {
             State::Open { until } => Some(until.saturating_duration_since(now)),
             State::HalfOpen { .. } => Some(self.cool_down),
         }
+    }
+
+    /// Whether it failed, and another one has succeeded since.
+    fn is_suspect(&self, event: WorkId) -> bool {
+        self.failed.get(&event).is_some_and(|successes| *successes < self.successes)
+    }
+
+    fn remember_success(&mut self, event: WorkId) {
+        self.successes += 1;
+        self.failed.remove(&event);
+    }
+
+    fn remember_failure(&mut self, event: WorkId) {
+        if self.failed.len() >= MOST_REMEMBERED {
+            self.failed.clear();
+        }
+        self.failed.insert(event, self.successes);
     }
 }
 
@@ -221,11 +229,24 @@ impl Answer {
         match (failure.class, &failure.code) {
             (Class::Transient, Some(Code::Http(502..=504) | Code::Kafka(_))) => Self::Absent,
             (Class::Transient, Some(Code::Io(kind))) if is_refusal(kind) => Self::Absent,
-            (Class::Transient, None) if failure.kind == "CommandNotStarted" => Self::Absent,
+            (Class::Transient, _) if failure.kind == "CommandNotStarted" => Self::Absent,
             (Class::Transient | Class::Throttled { .. }, _) => Self::Doubtful,
             (Class::Unclassified, _) if failure.kind == "Timeout" => Self::Silent,
             _ => Self::Present,
         }
+    }
+
+    /// Whether it speaks of an outage.
+    const fn is_down(self) -> bool {
+        matches!(self, Self::Doubtful | Self::Absent)
+    }
+}
+
+/// How long the other side asked to be left alone: for a day at most, as a handler may say anything.
+fn retry_after(failure: Option<&Failure>) -> Duration {
+    match failure.map(|failure| failure.class) {
+        Some(Class::Throttled { retry_after }) => retry_after.min(LONGEST_RETRY_AFTER),
+        _ => Duration::ZERO,
     }
 }
 
@@ -273,6 +294,8 @@ mod tests {
             gone(),
             Failure::transient("HttpStatus", "503").with_code(Code::Http(503)),
             Failure::transient("Kafka", "all brokers down").with_code(Code::Kafka("AllBrokersDown".into())),
+            // As its handler says it, with a code: its events were counted, and buried where few waited.
+            Failure::transient("CommandNotStarted", "no such file").with_code(Code::Io("NotFound".into())),
         ] {
             let (mut breaker, now) = (Breaker::default(), Instant::now());
             assert_eq!(breaker.note(WorkId(1), Some(&failure), now), Change::Opened, "{failure}");
@@ -358,6 +381,17 @@ mod tests {
         assert_eq!(breaker.note(WorkId(2), Some(&throttled), now), Change::Opened);
         assert_eq!(breaker.excuse(&throttled, now), Some(long));
         assert_eq!(breaker.admit(WorkId(3), now + long / 2), Admission::After(long / 2));
+    }
+
+    /// There is no such moment: the worker ended in a panic.
+    #[test]
+    fn a_handler_that_never_wants_to_be_asked_again_is_asked_after_a_day() {
+        let never = Failure::new(Class::Throttled { retry_after: Duration::MAX }, "Throttled", "");
+        let (mut breaker, now) = (Breaker::new(2), Instant::now());
+        for event in 1..=3 {
+            breaker.note(WorkId(event), Some(&never), now);
+        }
+        assert_eq!(breaker.excuse(&never, now), Some(LONGEST_RETRY_AFTER));
     }
 
     #[test]

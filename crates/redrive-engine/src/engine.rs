@@ -1,7 +1,7 @@
 //! The engine: starts the pipelines and stops them.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redrive_store::{Audit, Database};
 use tokio::task::JoinSet;
@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::auto_redrive::{self, Rule};
 use crate::persist::{Persistent, Persister};
-use crate::pipeline::{Bell, Pipeline};
+use crate::pipeline::Pipeline;
 use crate::routes::Routes;
 use crate::watch::{self, WatchOptions};
 use crate::worker::Worker;
@@ -20,10 +20,6 @@ const POLICY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long to wait before a worker that ended in a defect is replaced.
 const REPLACE_AFTER: Duration = Duration::from_secs(1);
-
-/// How long to wait before the database is listened to again.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The pipelines at work. Every task that it starts ends with it.
 #[derive(Debug, Default)]
@@ -52,26 +48,6 @@ impl Engine {
         self.spawn(pipeline, "watch", watch::watch(Arc::clone(pipeline), watch, self.stop.child_token()));
     }
 
-    /// Starts a task of a pipeline; should a defect end it, readiness says so from then on.
-    fn spawn(
-        &self,
-        pipeline: &Arc<Pipeline>,
-        what: &'static str,
-        task: impl Future<Output = ()> + Send + 'static,
-    ) {
-        let pipeline = Arc::clone(pipeline);
-        self.tasks.spawn(async move {
-            let mut running = JoinSet::new();
-            running.spawn(task);
-            if let Some(Err(error)) = running.join_next().await
-                && error.is_panic()
-            {
-                tracing::error!(pipeline = %pipeline.name, what, %error, "a task ended in a defect");
-                pipeline.health.set(Err(format!("its {what} ended in a defect: restart redrive ({error})")));
-            }
-        });
-    }
-
     /// Starts a persister: its writer, its schedules, and the watch over its failed events.
     pub fn persist<E: Persistent>(&self, persister: &Persister<E>, watch: WatchOptions) {
         let core = persister.core();
@@ -86,7 +62,10 @@ impl Engine {
 
     /// Wakes the pipeline when the database says that there is work (Postgres).
     pub fn listen(&self, pipeline: &Arc<Pipeline>, database: Database, channel: String) {
-        self.tasks.spawn(listen(database, channel, pipeline.bell.clone(), self.stop.child_token()));
+        let (bell, stop) = (pipeline.bell.clone(), self.stop.child_token());
+        self.tasks.spawn(async move {
+            stop.run_until_cancelled(bell.listen(&database, &channel)).await;
+        });
     }
 
     /// Redrives the letters of a pipeline by these rules, and writes that down, if there is a log.
@@ -103,6 +82,28 @@ impl Engine {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+    }
+
+    /// Starts a task of a pipeline; should a defect end it, readiness says so from then on.
+    fn spawn(
+        &self,
+        pipeline: &Arc<Pipeline>,
+        what: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let pipeline = Arc::clone(pipeline);
+        self.tasks.spawn(async move {
+            let mut running = JoinSet::new();
+            running.spawn(task);
+            if let Some(Err(error)) = running.join_next().await
+                && error.is_panic()
+            {
+                tracing::error!(pipeline = %pipeline.name, what, %error, "a task ended in a defect");
+                pipeline
+                    .health
+                    .set_broken(format!("its {what} ended in a defect: restart redrive ({error})"));
+            }
+        });
     }
 }
 
@@ -133,38 +134,4 @@ fn worker_name(pipeline: &str, number: usize) -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let name = format!("{host}/{}/{pipeline}-{number}", std::process::id());
     name.chars().take(100).collect()
-}
-
-/// Rings the bell at every notification; after a lost connection, too, since some may be missed.
-async fn listen(database: Database, channel: String, bell: Bell, stop: CancellationToken) {
-    let mut pause = FIRST_PAUSE;
-    loop {
-        let begun = Instant::now();
-        tokio::select! {
-            () = stop.cancelled() => return,
-            heard = hear(&database, &channel, &bell) => {
-                if heard.is_ok() {
-                    return; // This database has nothing to say: it is not Postgres.
-                }
-            }
-        }
-        bell.ring();
-        pause = if begun.elapsed() > LONGEST_PAUSE { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(pause) => {}
-        }
-    }
-}
-
-async fn hear(database: &Database, channel: &str, bell: &Bell) -> Result<(), ()> {
-    let listener = database.listen(channel).await.map_err(|error| {
-        tracing::debug!(%error, "cannot listen for notifications: polling goes on");
-    })?;
-    let Some(mut listener) = listener else { return Ok(()) };
-    loop {
-        bell.ring();
-        // Without a notification the connection was lost, and is made anew by the next call.
-        listener.try_recv().await.map_err(drop)?;
-    }
 }

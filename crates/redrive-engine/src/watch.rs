@@ -1,7 +1,7 @@
 //! The watch over a pipeline's dead letters: thresholds, reports, gauges.
 //!
-//! Looks every minute, and soon after something died; reports every ten minutes. Looking costs a
-//! count, so it never takes more than a small part of the store's time.
+//! Looks every minute, and soon after something died; reports every ten minutes. Looking costs a count: so those
+//! that deaths ask for take no more than a small part of the store's time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,41 +48,30 @@ impl Nudge {
     }
 }
 
-/// A look takes at most one part in this many of the store's time.
+/// A look that a death asks for takes at most one part in this many of the store's time.
 const SHARE: u32 = 20;
 const SHORTEST: Duration = Duration::from_millis(500);
 
 /// Watches until it is told to stop.
 pub(crate) async fn watch(pipeline: Arc<Pipeline>, options: WatchOptions, stop: CancellationToken) {
+    stop.run_until_cancelled(keep_looking(&pipeline, &options)).await;
+}
+
+async fn keep_looking(pipeline: &Pipeline, options: &WatchOptions) {
     let mut next_report = Instant::now() + options.report_interval;
     let mut next_check = Instant::now();
     let mut earliest = Instant::now();
     loop {
         tokio::select! {
-            () = stop.cancelled() => return,
             () = sleep_until(next_check) => {}
-            () = pipeline.watch.0.notified() => {
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = sleep_until(earliest) => {}
-                }
-            }
+            () = pipeline.watch.0.notified() => sleep_until(earliest).await,
         }
         let begun = Instant::now();
-        let stats = tokio::select! {
-            () = stop.cancelled() => return,
-            stats = look(&pipeline) => stats,
-        };
-        if let Some(stats) = stats {
-            let level = Level {
-                pipeline: Inert::new(&pipeline.name),
-                count: stats.waiting(),
-                threshold: options.threshold,
-            };
-            pipeline.alerts.unresolved(level);
+        if let Some(stats) = look(pipeline).await {
+            compare(pipeline, &stats, options.threshold);
             if Instant::now() >= next_report {
                 next_report = Instant::now() + options.report_interval;
-                report(&pipeline, stats);
+                report(pipeline, stats);
             }
         }
         let took = begun.elapsed();
@@ -112,6 +101,11 @@ async fn look(pipeline: &Pipeline) -> Option<Stats> {
         stats.oldest_waiting.map_or(0.0, |oldest| Timestamp::now().duration_since(oldest).as_secs_f64());
     gauge!("redrive_oldest_dead_letter_seconds", "pipeline" => name).set(age.max(0.0));
     Some(stats)
+}
+
+fn compare(pipeline: &Pipeline, stats: &Stats, threshold: u64) {
+    let (name, count) = (Inert::new(&pipeline.name), stats.waiting());
+    pipeline.alerts.unresolved(Level { pipeline: name, count, threshold });
 }
 
 fn report(pipeline: &Pipeline, stats: Stats) {

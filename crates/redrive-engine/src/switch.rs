@@ -1,0 +1,40 @@
+//! The switch of a pipeline: claiming stops and goes on, in this process only.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::Notify;
+
+/// Stops and restarts claiming.
+#[derive(Debug, Clone, Default)]
+pub struct Switch {
+    paused: Arc<AtomicBool>,
+    resumed: Arc<Notify>,
+}
+
+impl Switch {
+    /// Stops claiming; what is in hand is finished.
+    pub fn pause(&self) {
+        self.paused.store(true, Ordering::Relaxed);
+    }
+
+    /// Claims again.
+    pub fn resume(&self) {
+        self.paused.store(false, Ordering::Relaxed);
+        self.resumed.notify_waiters();
+    }
+
+    /// Whether claiming has stopped.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Relaxed)
+    }
+
+    /// Waits until claiming goes on.
+    pub(crate) async fn turned(&self) {
+        let resumed = self.resumed.notified();
+        if self.is_paused() {
+            resumed.await;
+        }
+    }
+}
