@@ -351,6 +351,54 @@ async fn an_operation_is_paused_resumed_and_cancelled() {
     }
 }
 
+/// It was paused, started, cancelled, and whoever asked was told that it was not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_done_is_done_though_it_cannot_be_written_down() {
+    for database in redrive_testkit::backends(file!()).await {
+        let shop = Shop::open(database).await;
+        shop.bury(1).await;
+        redrive_testkit::Client::connect(&shop.database).await.run("DROP TABLE redrive_audit").await;
+        shop.console.set_paused("orders", true, &ops()).await.unwrap();
+        let id = shop.console.start(&redrive(), &ops(), None).await.unwrap().id;
+        shop.console.turn(id, OperationState::Cancelled, &ops()).await.unwrap();
+        let again = shop.console.start(&redrive(), &ops(), None).await.unwrap().id;
+        let (stop, runner) = shop.run();
+        shop.reaches(again, OperationState::Finished).await;
+        stop.cancel();
+        runner.await.unwrap();
+        shop.engine.stop().await;
+    }
+}
+
+/// It was cancelled, though its set was frozen and nobody had asked for that: nobody could resume it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_lacks_a_pipeline_pauses_what_is_frozen_and_another_one_goes_on() {
+    for database in redrive_testkit::backends(file!()).await {
+        let shop = Shop::open(database).await;
+        shop.bury(2).await;
+        let ids = shop.letters().await;
+        let request = Request { ids, ..Request::new(Action::Redrive, Filter::default()) };
+        let id = shop.console.start(&request, &ops(), None).await.unwrap().id;
+        let records = Records::of(&Database::connect(&shop.database.url).await.unwrap());
+        let (elsewhere, stop) = (Runner::new(Arc::new(Console::new(records, []))), CancellationToken::new());
+        let runner = tokio::spawn(elsewhere.run(stop.clone()));
+        let paused = shop.reaches(id, OperationState::Paused).await;
+        assert!(paused.reason.contains("no pipeline orders"), "{paused:?}");
+        assert_eq!((paused.total, paused.done), (2, 0));
+        stop.cancel();
+        runner.await.unwrap();
+
+        shop.mend();
+        let (stop, runner) = shop.run();
+        shop.console.turn(id, OperationState::Running, &ops()).await.unwrap();
+        let ended = shop.reaches(id, OperationState::Finished).await;
+        assert_eq!((ended.done, ended.refused), (2, 0), "{ended:?}");
+        stop.cancel();
+        runner.await.unwrap();
+        shop.engine.stop().await;
+    }
+}
+
 /// The task is aborted where it happens to be, as a process that is killed; the next one goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operation_whose_runner_dies_is_continued_and_nothing_is_sent_twice() {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use redrive_core::dead_letter::{Acted, DeadLetterQueue as _, LetterId, Operator, Order, Refusal};
 use redrive_store::{NewLetter, NewOperation, Opened, Operation, OperationState};
 
-use super::{Console, ConsoleError, Preview, Request, is_waiting, request};
+use super::{Console, ConsoleError, Desk, Preview, Request, is_waiting, request};
 
 /// How many letters are looked at side by side.
 const LOOKS: usize = 8;
@@ -26,42 +26,20 @@ impl Console {
         let desk = self.desk(&id.pipeline)?;
         self.records.audit.ping().await?;
         let order = Order::new(operator, &request::mark(key, payload));
-        let ids = std::slice::from_ref(&id.local);
         let acted = match payload {
-            Some(payload) => {
-                // First what it was, then the change: a crash in between leaves a record too many. What is no
-                // letter now has nothing to keep, and its queue says why it is none.
-                let edit = match desk.queue.get(&id.local).await? {
-                    Some(was) => Some(self.records.edits.record(id, operator, &was.payload, payload).await?),
-                    None => None,
-                };
-                let acted = desk.queue.redrive_edited(&id.local, payload, &order).await?;
-                if let Some(edit) = edit.filter(|_| acted.done.is_empty()) {
-                    self.records.edits.withdraw(edit).await?;
-                }
-                acted
-            }
-            None => desk.queue.redrive(ids, &order).await?,
+            Some(payload) => self.redrive_edited(desk, id, payload, &order).await?,
+            None => desk.queue.redrive(std::slice::from_ref(&id.local), &order).await?,
         };
         desk.wake();
         self.touch(&id.pipeline);
         let is_repeated = acted.done.is_empty() && !acted.before.is_empty();
-        self.settle_one(id, acted).await?;
+        refuse(id, acted)?;
         if is_repeated {
             return Ok(());
         }
         let action = if payload.is_some() { "edit and redrive" } else { "redrive" };
-        self.write_down(operator, action, &id.to_string(), "").await;
+        self.write_down(operator, action, &id.to_string(), 1, "").await;
         Ok(())
-    }
-
-    /// What was done to one letter. The log was there just before: when it is gone now, what was done is
-    /// still done, and the caller must not be told otherwise.
-    async fn write_down(&self, operator: &Operator, action: &str, subject: &str, note: &str) {
-        if let Err(error) = self.records.audit.record(operator, action, subject, 1, note).await {
-            let operator = operator.name();
-            tracing::error!(operator, action, subject, note, %error, "done, but not in the audit log");
-        }
     }
 
     /// Closes one letter. With a key the same again is no mistake, and changes nothing.
@@ -80,25 +58,14 @@ impl Console {
         let acted = queue.resolve(std::slice::from_ref(&id.local), operator, note).await?;
         self.touch(&id.pipeline);
         let is_repeated = acted.done.is_empty() && !acted.before.is_empty();
-        self.settle_one(id, acted).await?;
+        refuse(id, acted)?;
         match (is_repeated, key) {
             (true, Some(_)) => return Ok(()),
             (true, None) => return Err(ConsoleError::Refused(Refusal::NotWaiting(id.to_string()))),
             (false, _) => {}
         }
-        self.write_down(operator, "resolve", &id.to_string(), note).await;
+        self.write_down(operator, "resolve", &id.to_string(), 1, note).await;
         Ok(())
-    }
-
-    async fn settle_one(&self, id: &LetterId, mut acted: Acted) -> Result<(), ConsoleError> {
-        match acted.refused.pop() {
-            None => Ok(()),
-            Some(Refusal::Unknown(_)) => Err(ConsoleError::NoLetter(id.clone())),
-            Some(Refusal::NotWaiting(_)) => Err(ConsoleError::Refused(Refusal::NotWaiting(id.to_string()))),
-            Some(Refusal::Impossible { why, .. }) => {
-                Err(ConsoleError::Refused(Refusal::Impossible { id: id.to_string(), why }))
-            }
-        }
     }
 
     /// Takes a letter in that another service hands over.
@@ -128,20 +95,6 @@ impl Console {
         Ok(id)
     }
 
-    /// Whether the letter that is here is the one that is handed in again, as far as its sender decides.
-    async fn is_same(&self, id: &LetterId, handed_in: &NewLetter) -> Result<bool, ConsoleError> {
-        let here = match self.records.intake.get(&id.local).await? {
-            Some(here) => here,
-            // Purged in this moment: it was here.
-            None => return Ok(true),
-        };
-        let edits = self.records.edits.of(id).await?;
-        let payload = edits.last().map_or(&here.payload, |first| &first.original);
-        Ok(here.summary.event_type == handed_in.event_type
-            && here.summary.key == handed_in.key
-            && *payload == handed_in.payload)
-    }
-
     /// What an operation would do, if it were started now.
     ///
     /// # Errors
@@ -149,34 +102,11 @@ impl Console {
     pub async fn preview(&self, request: &Request) -> Result<Preview, ConsoleError> {
         request.check()?;
         let as_of = jiff::Timestamp::now();
-        let mut letters = Vec::new();
-        if !request.ids.is_empty() {
-            let ids: Vec<LetterId> =
-                request.ids.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect();
-            let mut waiting: BTreeMap<String, u64> = BTreeMap::new();
-            for some in ids.chunks(LOOKS) {
-                let looks = some.iter().map(|id| self.waits(id));
-                for (id, waits) in some.iter().zip(futures_util::future::join_all(looks).await) {
-                    if waits? {
-                        *waiting.entry(id.pipeline.clone()).or_default() += 1;
-                    }
-                }
-            }
-            return Ok(Preview { letters: waiting.into_iter().collect(), as_of });
-        }
-        for desk in self.meant(&request.filter)? {
-            let count = desk.queue.count(&request.filter).await?;
-            if count > 0 {
-                letters.push((desk.queue.pipeline().to_owned(), count));
-            }
-        }
+        let letters = match request.ids.is_empty() {
+            true => self.count_found(request).await?,
+            false => self.count_named(request).await?,
+        };
         Ok(Preview { letters, as_of })
-    }
-
-    /// Whether this letter is there and waits.
-    async fn waits(&self, id: &LetterId) -> Result<bool, ConsoleError> {
-        let letter = self.desk(&id.pipeline)?.queue.get(&id.local).await?;
-        Ok(letter.is_some_and(|letter| is_waiting(letter.summary.status)))
     }
 
     /// Starts an operation; a [`Runner`] carries it out. The same key again is the same operation.
@@ -208,10 +138,7 @@ impl Console {
             Opened::Known(id) => id,
             Opened::New(id) => {
                 let subject = format!("operation {id}: {}", request.subject());
-                self.records
-                    .audit
-                    .record(operator, request.action.name(), &subject, 0, &request.note)
-                    .await?;
+                self.write_down(operator, request.action.name(), &subject, 0, &request.note).await;
                 id
             }
         };
@@ -242,12 +169,13 @@ impl Console {
         if !self.records.operations.become_state(id, next, &reason).await? {
             return Err(ConsoleError::WrongState { id, verb, state: operation.state });
         }
-        self.records.audit.record(operator, verb, &format!("operation {id}"), operation.total, "").await?;
+        self.write_down(operator, verb, &format!("operation {id}"), operation.total, "").await;
         self.wake.notify_one();
         self.operation(id).await
     }
 
-    /// Stops or restarts the workers of a pipeline in this process.
+    /// Stops or restarts the workers of a pipeline in this process, whether or not that can be written down now:
+    /// it may be needed most while a database is away.
     ///
     /// # Errors
     /// [`ConsoleError::NoPipeline`]; [`ConsoleError::NoWorkers`] when nobody works on it here.
@@ -264,7 +192,8 @@ impl Console {
             false => workers.switch.resume(),
         }
         let action = if paused { "pause pipeline" } else { "resume pipeline" };
-        Ok(self.records.audit.record(operator, action, pipeline, 0, "").await?)
+        self.write_down(operator, action, pipeline, 0, "").await;
+        Ok(())
     }
 
     /// Writes down what somebody did elsewhere.
@@ -273,5 +202,100 @@ impl Console {
     /// [`ConsoleError::Store`].
     pub async fn note(&self, operator: &Operator, action: &str, subject: &str) -> Result<(), ConsoleError> {
         Ok(self.records.audit.record(operator, action, subject, 0, "").await?)
+    }
+
+    /// First what it was, then the change: a crash in between leaves a record too many. What is no letter now has
+    /// nothing to keep, and its queue says why it is none.
+    async fn redrive_edited(
+        &self,
+        desk: &Desk,
+        id: &LetterId,
+        payload: &[u8],
+        order: &Order,
+    ) -> Result<Acted, ConsoleError> {
+        let edits = &self.records.edits;
+        let edit = match desk.queue.get(&id.local).await? {
+            Some(was) => Some(edits.record(id, order.operator(), &was.payload, payload).await?),
+            None => None,
+        };
+        let acted = desk.queue.redrive_edited(&id.local, payload, order).await?;
+        if let Some(edit) = edit.filter(|_| acted.done.is_empty()) {
+            edits.withdraw(edit).await?;
+        }
+        Ok(acted)
+    }
+
+    /// Whether the letter that is here is the one that is handed in again, as far as its sender decides.
+    async fn is_same(&self, id: &LetterId, handed_in: &NewLetter) -> Result<bool, ConsoleError> {
+        let here = match self.records.intake.get(&id.local).await? {
+            Some(here) => here,
+            // Purged in this moment: it was here.
+            None => return Ok(true),
+        };
+        let edits = self.records.edits.of(id).await?;
+        let payload = edits.last().map_or(&here.payload, |first| &first.original);
+        Ok(here.summary.event_type == handed_in.event_type
+            && here.summary.key == handed_in.key
+            && *payload == handed_in.payload)
+    }
+
+    /// How many letters of each pipeline the filter means.
+    async fn count_found(&self, request: &Request) -> Result<Vec<(String, u64)>, ConsoleError> {
+        let mut letters = Vec::new();
+        for desk in self.meant(&request.filter)? {
+            let count = desk.queue.count(&request.filter).await?;
+            if count > 0 {
+                letters.push((desk.queue.pipeline().to_owned(), count));
+            }
+        }
+        Ok(letters)
+    }
+
+    /// How many of the letters that are named, each once, are there and wait.
+    async fn count_named(&self, request: &Request) -> Result<Vec<(String, u64)>, ConsoleError> {
+        let ids: Vec<&LetterId> = request.ids.iter().collect::<BTreeSet<_>>().into_iter().collect();
+        let mut waiting: BTreeMap<String, u64> = BTreeMap::new();
+        for some in ids.chunks(LOOKS) {
+            let looks = some.iter().map(|id| self.waits(id));
+            for (id, waits) in some.iter().zip(futures_util::future::join_all(looks).await) {
+                if waits? {
+                    *waiting.entry(id.pipeline.clone()).or_default() += 1;
+                }
+            }
+        }
+        Ok(waiting.into_iter().collect())
+    }
+
+    /// Whether this letter is there and waits.
+    async fn waits(&self, id: &LetterId) -> Result<bool, ConsoleError> {
+        let letter = self.desk(&id.pipeline)?.queue.get(&id.local).await?;
+        Ok(letter.is_some_and(|letter| is_waiting(letter.summary.status)))
+    }
+
+    /// What was done is done, also when the log is gone now: the caller must not be told otherwise.
+    pub(super) async fn write_down(
+        &self,
+        operator: &Operator,
+        action: &str,
+        subject: &str,
+        letters: u64,
+        note: &str,
+    ) {
+        if let Err(error) = self.records.audit.record(operator, action, subject, letters, note).await {
+            let operator = operator.name();
+            tracing::error!(operator, action, subject, letters, note, %error, "done, but not in the audit log");
+        }
+    }
+}
+
+/// Why nothing was done to this one letter, if so.
+fn refuse(id: &LetterId, mut acted: Acted) -> Result<(), ConsoleError> {
+    match acted.refused.pop() {
+        None => Ok(()),
+        Some(Refusal::Unknown(_)) => Err(ConsoleError::NoLetter(id.clone())),
+        Some(Refusal::NotWaiting(_)) => Err(ConsoleError::Refused(Refusal::NotWaiting(id.to_string()))),
+        Some(Refusal::Impossible { why, .. }) => {
+            Err(ConsoleError::Refused(Refusal::Impossible { id: id.to_string(), why }))
+        }
     }
 }

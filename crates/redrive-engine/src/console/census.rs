@@ -6,15 +6,17 @@
 //! and a counter that does not hear of it is wrong for ever.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
 use jiff::{Timestamp, ToSpan as _};
 use redrive_core::dead_letter::{Filter, Group, Letter, Page, Stats, Status, Summary, Unavailable};
 use redrive_core::fingerprint::Fingerprint;
-use tokio::sync::Mutex;
-use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::task::{AbortHandle, JoinError};
+use tokio::time::{Instant, timeout};
 
 use super::Desk;
 
@@ -29,6 +31,8 @@ const SHARE: u32 = 50;
 const QUICK: Duration = Duration::from_millis(20);
 /// How long a look waits for a count that would replace an old one.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// When a count is given up: a server that vanished without a word never sends an answer.
+const GIVE_UP: Duration = Duration::from_secs(120);
 
 /// One pipeline, counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -75,80 +79,94 @@ struct Taken {
     took: Duration,
 }
 
+/// A count that is being taken, for whoever wants to wait for it.
+type Counting = Shared<BoxFuture<'static, Result<Arc<Count>, Arc<Unavailable>>>>;
+
 /// The latest census of one pipeline.
 #[derive(Default)]
 pub(super) struct Census {
-    latest: std::sync::Mutex<Option<Taken>>,
-    /// Whoever holds it counts.
-    counting: Mutex<()>,
-    dirty: std::sync::atomic::AtomicBool,
+    latest: Mutex<Option<Taken>>,
+    /// One at a time.
+    under_way: Mutex<Option<(AbortHandle, Counting)>>,
+    dirty: AtomicBool,
 }
 
 impl Census {
     /// The latest count; the first one is waited for, and later ones as [`Worth`] says.
     pub(super) async fn get(self: &Arc<Self>, desk: &Desk) -> Result<Arc<Count>, Unavailable> {
-        let Some(taken) = self.latest() else { return self.take(desk).await };
-        let dirty = self.dirty.load(std::sync::atomic::Ordering::Relaxed);
-        match Worth::of(taken.at.elapsed(), taken.took, dirty) {
+        let Some(taken) = self.latest() else { return unshared(self.take(desk).await) };
+        match Worth::of(taken.at.elapsed(), taken.took, self.dirty.load(Ordering::Relaxed)) {
             Worth::Good => Ok(taken.count),
-            Worth::Cheap => self.take(desk).await,
+            Worth::Cheap => unshared(self.take(desk).await),
             Worth::Stale => {
-                self.take_behind(desk);
+                drop(self.take(desk));
                 Ok(taken.count)
             }
-            Worth::Old => match tokio::time::timeout(LONGEST_WAIT, self.take_behind(desk)).await {
-                Ok(Ok(counted)) => counted,
-                _ => Ok(taken.count),
+            Worth::Old => match timeout(LONGEST_WAIT, self.take(desk)).await {
+                Ok(counted) => unshared(counted),
+                Err(_) => Ok(taken.count),
             },
         }
     }
 
-    /// Takes a new one in a task of its own, which ends whether anybody waits for it or not.
-    fn take_behind(self: &Arc<Self>, desk: &Desk) -> JoinHandle<Result<Arc<Count>, Unavailable>> {
-        let (census, desk) = (Arc::clone(self), desk.clone());
-        tokio::spawn(async move {
-            let counted = census.take(&desk).await;
-            if let Err(error) = &counted {
-                tracing::debug!(%error, "letters could not be counted");
-            }
-            counted
-        })
-    }
-
     /// Something was changed: the next look is worth a count.
     pub(super) fn touch(&self) {
-        self.dirty.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.dirty.store(true, Ordering::Relaxed);
     }
 
     fn latest(&self) -> Option<Taken> {
-        self.latest.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// One at a time; whoever waited for another's count takes that.
-    async fn take(&self, desk: &Desk) -> Result<Arc<Count>, Unavailable> {
-        let asked = Instant::now();
-        let _turn = self.counting.lock().await;
-        if let Some(taken) = self.latest().filter(|taken| taken.at >= asked) {
-            return Ok(taken.count);
+    /// The count that is under way, or a new one: in a task of its own, which ends whether anybody waits for it
+    /// or not.
+    fn take(self: &Arc<Self>, desk: &Desk) -> Counting {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, counting)) = under_way.as_ref().filter(|(task, _)| !task.is_finished()) {
+            return counting.clone();
         }
-        self.dirty.store(false, std::sync::atomic::Ordering::Relaxed);
-        let begun = Instant::now();
-        let counted = count(desk).await;
-        let mut latest = self.latest.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        match counted {
-            Ok(count) => {
-                let count = Arc::new(count);
-                *latest =
-                    Some(Taken { count: Arc::clone(&count), at: Instant::now(), took: begun.elapsed() });
-                Ok(count)
-            }
-            // An old count would hide that the store is away.
-            Err(error) => {
-                *latest = None;
-                Err(error)
-            }
-        }
+        let (census, desk) = (Arc::clone(self), desk.clone());
+        let pipeline = desk.queue.pipeline().to_owned();
+        let task = tokio::spawn(async move { census.count(&desk).await });
+        let handle = task.abort_handle();
+        let counting = async move {
+            let ended = |error: JoinError| Unavailable { pipeline, source: error.into() };
+            task.await.unwrap_or_else(|error| Err(Arc::new(ended(error))))
+        };
+        let counting = counting.boxed().shared();
+        *under_way = Some((handle, counting.clone()));
+        counting
     }
+
+    async fn count(&self, desk: &Desk) -> Result<Arc<Count>, Arc<Unavailable>> {
+        self.dirty.store(false, Ordering::Relaxed);
+        let begun = Instant::now();
+        let counted = timeout(GIVE_UP, count(desk)).await.unwrap_or_else(|_| Err(no_answer(desk)));
+        let counted = counted.map(Arc::new).map_err(Arc::new);
+        if let Err(error) = &counted {
+            tracing::debug!(%error, "letters could not be counted");
+        }
+        let taken = |count: &Arc<Count>| {
+            let (count, at) = (Arc::clone(count), Instant::now());
+            Taken { count, at, took: at - begun }
+        };
+        // Without one, if it failed: an old count would hide that the store is away.
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = counted.as_ref().ok().map(taken);
+        counted
+    }
+}
+
+fn no_answer(desk: &Desk) -> Unavailable {
+    let source = format!("no answer within {GIVE_UP:?}").into();
+    Unavailable { pipeline: desk.queue.pipeline().to_owned(), source }
+}
+
+/// What everybody who waited for a count is told.
+fn unshared(counted: Result<Arc<Count>, Arc<Unavailable>>) -> Result<Arc<Count>, Unavailable> {
+    counted.map_err(|error| Unavailable {
+        pipeline: error.pipeline.clone(),
+        source: error.source.to_string().into(),
+    })
 }
 
 async fn count(desk: &Desk) -> Result<Count, Unavailable> {
@@ -193,7 +211,83 @@ fn first_hour(now: Timestamp) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
+    use async_trait::async_trait;
+    use redrive_core::books::Balance;
+    use redrive_core::dead_letter::{
+        Acted, Arrivals, Cursor, DeadLetterQueue, Ids, Listing, Operator, Order, Outcome, PipelineKind,
+    };
+    use tokio::sync::Semaphore;
+
     use super::*;
+
+    /// A queue that is counted once for each permit, and does not answer without.
+    struct Hanging(Semaphore);
+
+    #[async_trait]
+    impl DeadLetterQueue for Hanging {
+        fn pipeline(&self) -> &str {
+            "orders"
+        }
+        fn kind(&self) -> PipelineKind {
+            PipelineKind::Outbox
+        }
+        async fn stats(&self) -> Result<Stats, Unavailable> {
+            self.0.acquire().await.unwrap().forget();
+            tokio::time::sleep(QUICK * 2).await;
+            Ok(Stats::default())
+        }
+        async fn groups(&self, _: u32) -> Result<Vec<Group>, Unavailable> {
+            Ok(Vec::new())
+        }
+        async fn arrivals(&self, _: Timestamp) -> Result<Vec<Arrivals>, Unavailable> {
+            Ok(Vec::new())
+        }
+        async fn list(&self, _: &Filter, _: Page) -> Result<Listing, Unavailable> {
+            unreachable!("nobody lists")
+        }
+        async fn get(&self, _: &str) -> Result<Option<Letter>, Unavailable> {
+            unreachable!("nobody reads")
+        }
+        async fn count(&self, _: &Filter) -> Result<u64, Unavailable> {
+            unreachable!("nobody filters")
+        }
+        async fn ids(&self, _: &Filter, _: Option<Cursor>, _: u32) -> Result<Ids, Unavailable> {
+            unreachable!("nobody freezes")
+        }
+        async fn redrive(&self, _: &[String], _: &Order) -> Result<Acted, Unavailable> {
+            unreachable!("nobody acts")
+        }
+        async fn redrive_edited(&self, _: &str, _: &[u8], _: &Order) -> Result<Acted, Unavailable> {
+            unreachable!("nobody acts")
+        }
+        async fn outcomes(&self, _: &[String]) -> Result<Vec<Outcome>, Unavailable> {
+            unreachable!("nobody follows")
+        }
+        async fn resolve(&self, _: &[String], _: &Operator, _: &str) -> Result<Acted, Unavailable> {
+            unreachable!("nobody acts")
+        }
+        async fn balance(&self) -> Result<Balance, Unavailable> {
+            unreachable!("nobody verifies")
+        }
+        async fn purge(&self, _: Timestamp) -> Result<u64, Unavailable> {
+            unreachable!("nobody purges")
+        }
+    }
+
+    /// Each look began a task that waited for the one before it, and all of them were shown the old count.
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_hangs_is_counted_by_one_task_and_named_after_a_while() {
+        let (census, queue) = (Arc::new(Census::default()), Arc::new(Hanging(Semaphore::new(1))));
+        let desk = Desk { queue, workers: None };
+        census.get(&desk).await.unwrap();
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        for _ in 0..20 {
+            census.get(&desk).await.unwrap();
+        }
+        assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 1);
+        tokio::time::advance(GIVE_UP).await;
+        assert!(census.get(&desk).await.is_err());
+    }
 
     /// Whoever looked first after a quiet hour was shown how it was an hour ago.
     #[test]

@@ -7,6 +7,7 @@ mod acting;
 mod census;
 mod desk;
 mod error;
+mod freezing;
 mod place;
 mod pulse;
 mod records;
@@ -22,7 +23,7 @@ use redrive_core::dead_letter::{
     Filter, Group, Letter, LetterId, PipelineKind, Stats, Status, Summary, Unavailable,
 };
 use redrive_core::fingerprint::Fingerprint;
-use redrive_store::{EditedPayload, Entry, Error, Operation};
+use redrive_store::{EditedPayload, Entry, Operation};
 use tokio::sync::Notify;
 
 pub use census::{Count, HOURS};
@@ -142,21 +143,9 @@ impl Console {
         })
     }
 
-    /// The pipelines that a filter means.
-    fn meant(&self, filter: &Filter) -> Result<Vec<&Desk>, ConsoleError> {
-        match &filter.pipeline {
-            Some(pipeline) => Ok(vec![self.desk(pipeline)?]),
-            None => Ok(self.desks.values().collect()),
-        }
-    }
-
     /// Notes what keeps pipelines from working, as whoever prepares and watches them sees it.
     pub fn note_troubles(&self, troubles: impl IntoIterator<Item = (String, String)>) {
         *self.troubles() = troubles.into_iter().collect();
-    }
-
-    fn troubles(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
-        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Every pipeline and how it is.
@@ -171,38 +160,6 @@ impl Console {
     /// [`ConsoleError::NoPipeline`].
     pub async fn overview(&self, pipeline: &str) -> Result<Overview, ConsoleError> {
         Ok(self.look(self.desk(pipeline)?).await)
-    }
-
-    /// The latest census of a pipeline.
-    async fn count(&self, desk: &Desk) -> Result<Arc<Count>, Unavailable> {
-        match self.censuses.get(desk.queue.pipeline()) {
-            Some(census) => census.get(desk).await,
-            None => Ok(Arc::default()),
-        }
-    }
-
-    /// Something was done to letters of this pipeline.
-    fn touch(&self, pipeline: &str) {
-        if let Some(census) = self.censuses.get(pipeline) {
-            census.touch();
-        }
-    }
-
-    async fn look(&self, desk: &Desk) -> Overview {
-        let count = self.count(desk).await;
-        let trouble = match (&count, &desk.workers) {
-            (Err(error), _) => Some(error.source.to_string()),
-            (Ok(_), Some(workers)) => workers.health.get().err(),
-            (Ok(_), None) => None,
-        };
-        let noted = || self.troubles().get(desk.queue.pipeline()).cloned();
-        Overview {
-            name: desk.queue.pipeline().to_owned(),
-            kind: desk.queue.kind(),
-            paused: desk.workers.as_ref().map(|workers| workers.switch.is_paused()),
-            trouble: trouble.or_else(noted),
-            stats: count.ok().map(|count| count.stats.clone()),
-        }
     }
 
     /// The groups of letters that wait, the largest first. A pipeline whose store does not answer is left
@@ -326,15 +283,54 @@ impl Console {
     pub async fn audit(&self, before: Option<i64>, limit: u32) -> Result<Vec<Entry>, ConsoleError> {
         Ok(self.records.audit.list(before, limit).await?)
     }
+
+    /// The pipelines that a filter means.
+    fn meant(&self, filter: &Filter) -> Result<Vec<&Desk>, ConsoleError> {
+        match &filter.pipeline {
+            Some(pipeline) => Ok(vec![self.desk(pipeline)?]),
+            None => Ok(self.desks.values().collect()),
+        }
+    }
+
+    async fn look(&self, desk: &Desk) -> Overview {
+        let count = self.count(desk).await;
+        let trouble = match (&count, &desk.workers) {
+            (Err(error), _) => Some(error.source.to_string()),
+            (Ok(_), Some(workers)) => workers.health.get().err(),
+            (Ok(_), None) => None,
+        };
+        let noted = || self.troubles().get(desk.queue.pipeline()).cloned();
+        Overview {
+            name: desk.queue.pipeline().to_owned(),
+            kind: desk.queue.kind(),
+            paused: desk.workers.as_ref().map(|workers| workers.switch.is_paused()),
+            trouble: trouble.or_else(noted),
+            stats: count.ok().map(|count| count.stats.clone()),
+        }
+    }
+
+    /// The latest census of a pipeline.
+    async fn count(&self, desk: &Desk) -> Result<Arc<Count>, Unavailable> {
+        match self.censuses.get(desk.queue.pipeline()) {
+            Some(census) => census.get(desk).await,
+            None => Ok(Arc::default()),
+        }
+    }
+
+    /// Something was done to letters of this pipeline.
+    fn touch(&self, pipeline: &str) {
+        if let Some(census) = self.censuses.get(pipeline) {
+            census.touch();
+        }
+    }
+
+    fn troubles(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Whether a letter of this status waits for somebody.
 #[must_use]
 pub const fn is_waiting(status: Status) -> bool {
     matches!(status, Status::Open | Status::Failed)
-}
-
-/// Whether the ledger could not be reached, rather than refused.
-fn is_away(error: &Error) -> bool {
-    error.is_unavailable()
 }

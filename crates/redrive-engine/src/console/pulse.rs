@@ -97,7 +97,8 @@ impl Pulse {
         loop {
             let begun = Instant::now();
             if self.0.receiver_count() > 0 {
-                let snapshot = Arc::new(snapshot(&console).await);
+                let Some(snapshot) = stop.run_until_cancelled(snapshot(&console)).await else { return };
+                let snapshot = Arc::new(snapshot);
                 self.0.send_if_modified(|last| {
                     let changed = *last != snapshot;
                     *last = snapshot;

@@ -3,12 +3,12 @@
 //! Any instance may carry an operation out, one at a time: the ledger says who holds it. One that dies is
 //! replaced when its hold runs out, and its successor goes on where it was.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::{self, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::sending::Sending;
@@ -47,11 +47,10 @@ impl Runner {
 
     /// Carries operations out until it is told to stop; the portions in hand are finished.
     pub async fn run(self, stop: CancellationToken) {
-        let mut at_work = HashSet::new();
-        let mut tasks = JoinSet::new();
+        let mut at_work = AtWork::default();
         let turns = Arc::new(Semaphore::new(MOST_AT_ONCE));
         loop {
-            let pause = match self.start_new(&mut at_work, &mut tasks, &turns, &stop).await {
+            let pause = match self.start_new(&mut at_work, &turns, &stop).await {
                 Ok(()) => LOOK,
                 Err(error) => {
                     tracing::debug!(%error, "operations cannot be looked at");
@@ -62,12 +61,10 @@ impl Runner {
                 () = stop.cancelled() => break,
                 () = self.console.wake.notified() => {}
                 () = tokio::time::sleep(pause) => {}
-                Some(ended) = tasks.join_next() => forget(&mut at_work, ended),
+                Some(()) = at_work.ended() => {}
             }
         }
-        while let Some(ended) = tasks.join_next().await {
-            forget(&mut at_work, ended);
-        }
+        while at_work.ended().await.is_some() {}
         if let Err(error) = self.console.records.operations.let_go(&self.name).await {
             tracing::debug!(%error, "operations are let go when their holds run out");
         }
@@ -75,40 +72,71 @@ impl Runner {
 
     async fn start_new(
         &self,
-        at_work: &mut HashSet<i64>,
-        tasks: &mut JoinSet<i64>,
+        at_work: &mut AtWork,
         turns: &Arc<Semaphore>,
         stop: &CancellationToken,
     ) -> Result<(), redrive_store::Error> {
         for operation in self.console.records.operations.active().await? {
-            if at_work.len() >= MOST {
+            if at_work.operations.len() >= MOST {
                 break;
             }
-            if at_work.contains(&operation.id) {
+            if at_work.has(operation.id) {
                 continue;
             }
             let id = operation.id;
             let (console, turns) = (Arc::clone(&self.console), Arc::clone(turns));
             let sending = Sending::new(console, operation, &self.name, turns, stop.clone());
             if sending.hold().await? {
-                at_work.insert(id);
-                tasks.spawn(async move {
-                    sending.run().await;
-                    id
-                });
+                at_work.start(id, sending.run());
             }
         }
         Ok(())
     }
 }
 
-fn forget(at_work: &mut HashSet<i64>, ended: Result<i64, tokio::task::JoinError>) {
-    match ended {
-        Ok(id) => drop(at_work.remove(&id)),
-        // It is held until its time runs out, and then begun again, here or elsewhere.
-        Err(error) => {
-            tracing::error!(%error, "a defect ended an operation");
-            at_work.clear();
+/// The operations in hand, each in a task of its own.
+#[derive(Default)]
+struct AtWork {
+    tasks: JoinSet<()>,
+    operations: HashMap<task::Id, i64>,
+}
+
+impl AtWork {
+    fn has(&self, operation: i64) -> bool {
+        self.operations.values().any(|id| *id == operation)
+    }
+
+    fn start(&mut self, operation: i64, carrying_out: impl Future<Output = ()> + Send + 'static) {
+        let task = self.tasks.spawn(carrying_out).id();
+        self.operations.insert(task, operation);
+    }
+
+    /// Waits until one of them has ended; nothing when there are none.
+    async fn ended(&mut self) -> Option<()> {
+        let (task, defect) = match self.tasks.join_next_with_id().await? {
+            Ok((task, ())) => (task, None),
+            Err(error) => (error.id(), Some(error)),
+        };
+        let operation = self.operations.remove(&task);
+        // The ledger has it as it was: it is begun again, here or elsewhere.
+        if let Some(error) = defect {
+            tracing::error!(operation, %error, "a defect ended an operation");
         }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All of them were forgotten, and begun a second time beside themselves.
+    #[tokio::test]
+    async fn a_defect_in_one_operation_leaves_the_others_in_hand() {
+        let mut at_work = AtWork::default();
+        at_work.start(1, std::future::pending());
+        at_work.start(2, async { panic!("a defect") });
+        at_work.ended().await;
+        assert!(at_work.has(1) && !at_work.has(2));
     }
 }

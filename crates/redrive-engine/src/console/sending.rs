@@ -1,4 +1,5 @@
-//! One operation, carried out: freeze, send portion after portion, follow those of the ramp.
+//! One operation, carried out: frozen first (`freezing`), then sent portion after portion; those of the ramp are
+//! followed.
 //!
 //! Nothing here is remembered between two steps but what the ledger has, so a crash at any line costs one
 //! portion that is sent again, and the letters refuse that: they know the order they were sent by.
@@ -8,19 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
-use redrive_core::dead_letter::{Acted, Cursor, Operator, Order, Outcome, Refusal, Unavailable};
+use redrive_core::dead_letter::{Acted, Operator, Order, Outcome, Refusal, Unavailable};
 use redrive_core::failure::Failure;
 use redrive_store::{Operation, OperationState, Portion, Sent};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use super::freezing::Frozen;
 use super::request::{Action, Canary, Request};
-use super::{Console, ConsoleError, Desk, is_away};
+use super::{Console, ConsoleError, Desk};
 
-/// How many letters are sent in one transaction.
-const PORTION: u32 = 2_000;
 /// The most portions that are sent side by side.
 const MOST_LANES: usize = 4;
 /// How long an operation is held; renewed with every step.
@@ -36,8 +35,8 @@ const SAMPLE: usize = 100;
 const TOLERATED: f64 = 0.1;
 
 pub(super) struct Sending {
-    console: Arc<Console>,
-    operation: Operation,
+    pub(super) console: Arc<Console>,
+    pub(super) operation: Operation,
     runner: String,
     /// Who freezes or sends takes one.
     turns: Arc<Semaphore>,
@@ -59,7 +58,7 @@ enum Next {
 }
 
 /// Why a step was not done.
-enum Trouble {
+pub(super) enum Trouble {
     /// A store does not answer: it is tried again.
     Away(String),
     /// It makes no sense to try again.
@@ -74,7 +73,7 @@ impl From<Unavailable> for Trouble {
 
 impl From<redrive_store::Error> for Trouble {
     fn from(error: redrive_store::Error) -> Self {
-        match is_away(&error) {
+        match error.is_unavailable() {
             true => Self::Away(format!("the ledger does not answer: {error}")),
             false => Self::Hopeless(error.to_string()),
         }
@@ -144,28 +143,19 @@ impl Sending {
         let Some(now) = operations.get(id).await? else { return Ok(Next::End) };
         if now.state == OperationState::Freezing {
             let Some(_turn) = self.turn().await? else { return Ok(Next::End) };
-            if !self.freeze(&as_confirmed(request, now.created_at), now.total > 0).await? {
-                return Ok(Next::End);
-            }
-            operations.become_state(id, OperationState::Running, "").await?;
-            return Ok(Next::Step);
+            return match self.freeze(request, &now).await? {
+                Frozen::Whole => {
+                    operations.become_state(id, OperationState::Running, "").await?;
+                    Ok(Next::Step)
+                }
+                Frozen::Taken => Ok(Next::End),
+            };
         }
-        let mut portions = operations.next(id, MOST_LANES).await?;
-        let Some(portion) = portions.first() else {
-            return self.finish(&now).await;
-        };
-        let desk = self.console.desk(&portion.pipeline).map_err(Trouble::from)?;
+        let portions = operations.next(id, MOST_LANES).await?;
+        let Some(portion) = portions.first() else { return self.finish(&now).await };
+        let desk = self.console.desk(&portion.pipeline)?;
         if request.canary.is_none() && request.rate.is_none() {
-            let Some(_turn) = self.turn().await? else { return Ok(Next::End) };
-            let lanes = desk
-                .queue
-                .lanes()
-                .min(portions.iter().take_while(|next| next.pipeline == portion.pipeline).count());
-            portions.truncate(lanes.max(1));
-            let sent = portions.iter().map(|portion| self.send(request, desk, portion));
-            // Each to its end: what was begun is written down, even beside one that failed.
-            futures_util::future::join_all(sent).await.into_iter().collect::<Result<Vec<_>, _>>()?;
-            return Ok(Next::Step);
+            return self.send_at_once(request, desk, &portions).await;
         }
         self.send_paced(request, desk, portion, last).await
     }
@@ -183,6 +173,22 @@ impl Sending {
                 return Ok(None);
             }
         }
+    }
+
+    /// Sends as many portions side by side as their pipeline has lanes for.
+    async fn send_at_once(
+        &self,
+        request: &Request,
+        desk: &Desk,
+        portions: &[Portion],
+    ) -> Result<Next, Trouble> {
+        let Some(_turn) = self.turn().await? else { return Ok(Next::End) };
+        let of_desk = portions.iter().take_while(|portion| portion.pipeline == desk.queue.pipeline());
+        let sending =
+            of_desk.take(desk.queue.lanes().max(1)).map(|portion| self.send(request, desk, portion));
+        // Each to its end: what was begun is written down, even beside one that failed.
+        futures_util::future::join_all(sending).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+        Ok(Next::Step)
     }
 
     /// Sends one portion that is followed, or that the next one waits for.
@@ -215,70 +221,6 @@ impl Sending {
         Ok(Next::Step)
     }
 
-    /// Writes down which letters are meant, the longest dead first, and says whether all of them are: it may
-    /// be cancelled meanwhile, or carried out by another.
-    async fn freeze(&self, request: &Request, interrupted: bool) -> Result<bool, Trouble> {
-        let operations = &self.console.records.operations;
-        if interrupted {
-            operations.thaw(self.operation.id).await?;
-        }
-        let mut number = 0;
-        if request.ids.is_empty() {
-            for desk in self.console.meant(&request.filter)? {
-                let mut sizes = Sizes::of(request);
-                let mut after: Option<Cursor> = None;
-                loop {
-                    let size = sizes.next_size();
-                    let pipeline = desk.queue.pipeline();
-                    let page =
-                        self.ask(pipeline, desk.queue.ids(&request.filter, after, size.letters)).await?;
-                    self.add(pipeline, page.ids, size.followed, &mut number).await?;
-                    after = page.next;
-                    if after.is_none() {
-                        break;
-                    }
-                    if !self.hold().await? {
-                        return Ok(false);
-                    }
-                }
-            }
-            return Ok(true);
-        }
-        let mut by_pipeline: std::collections::BTreeMap<&str, Vec<String>> =
-            std::collections::BTreeMap::new();
-        for id in &request.ids {
-            let ids = by_pipeline.entry(&id.pipeline).or_default();
-            if !ids.contains(&id.local) {
-                ids.push(id.local.clone());
-            }
-        }
-        for (pipeline, mut ids) in by_pipeline {
-            let mut sizes = Sizes::of(request);
-            while !ids.is_empty() {
-                let size = sizes.next_size();
-                let rest = ids.split_off(ids.len().min(size.letters as usize));
-                self.add(pipeline, std::mem::replace(&mut ids, rest), size.followed, &mut number).await?;
-            }
-        }
-        Ok(true)
-    }
-
-    async fn add(
-        &self,
-        pipeline: &str,
-        ids: Vec<String>,
-        followed: bool,
-        number: &mut i64,
-    ) -> Result<(), Trouble> {
-        if ids.is_empty() {
-            return Ok(());
-        }
-        let portion = Portion { number: *number, pipeline: pipeline.to_owned(), ids, followed, sent: false };
-        *number += 1;
-        self.console.records.operations.freeze(self.operation.id, &portion).await?;
-        Ok(())
-    }
-
     async fn send(&self, request: &Request, desk: &Desk, portion: &Portion) -> Result<Sent, Trouble> {
         let operator = Operator::new(&self.operation.operator);
         let mark = format!("operation {}", self.operation.id);
@@ -303,7 +245,7 @@ impl Sending {
     /// Waits for the outcome of every letter of a step that was sent; one that fails again stops the operation.
     /// What was refused has no outcome: somebody else has dealt with it, or will.
     async fn follow(&self, portion: &Portion, canary: &Canary) -> Result<Next, Trouble> {
-        let desk = self.console.desk(&portion.pipeline).map_err(Trouble::from)?;
+        let desk = self.console.desk(&portion.pipeline)?;
         let operations = &self.console.records.operations;
         let id = self.operation.id;
         let begun = Instant::now();
@@ -368,47 +310,47 @@ impl Sending {
     }
 
     async fn stop_itself(&self, reason: &str) -> Result<Next, Trouble> {
-        let Console { records, .. } = &*self.console;
-        let id = self.operation.id;
-        if records.operations.become_state(id, OperationState::Stopped, reason).await? {
+        let (operations, id) = (&self.console.records.operations, self.operation.id);
+        if operations.become_state(id, OperationState::Stopped, reason).await? {
             tracing::warn!(operation = id, reason, "an operation stopped itself");
-            let operator = Operator::new("redrive");
-            let done = records.operations.get(id).await?.map_or(0, |now| now.done);
-            records.audit.record(&operator, "stop", &format!("operation {id}"), done, reason).await?;
+            let done = operations.get(id).await?.map_or(0, |now| now.done);
+            let subject = format!("operation {id}");
+            self.console.write_down(&Operator::new("redrive"), "stop", &subject, done, reason).await;
         }
         Ok(Next::End)
     }
 
     async fn finish(&self, now: &Operation) -> Result<Next, Trouble> {
-        let Console { records, .. } = &*self.console;
-        if records.operations.become_state(now.id, OperationState::Finished, "").await? {
-            tracing::info!(
-                operation = now.id,
-                done = now.done,
-                refused = now.refused,
-                "an operation is finished"
-            );
-            let (operator, subject) = (Operator::new(&now.operator), format!("operation {}", now.id));
-            records.audit.record(&operator, "finish", &subject, now.done, "").await?;
+        let Operation { id, done, refused, .. } = *now;
+        if self.console.records.operations.become_state(id, OperationState::Finished, "").await? {
+            tracing::info!(operation = id, done, refused, "an operation is finished");
+            let (operator, subject) = (Operator::new(&now.operator), format!("operation {id}"));
+            self.console.write_down(&operator, "finish", &subject, done, "").await;
         }
         Ok(Next::End)
     }
 
+    /// Whatever was not sent stays where it is. A set that is not whole is never sent: that one is cancelled.
     async fn give_up(&self, why: &str) {
         tracing::error!(operation = self.operation.id, error = why, "an operation cannot go on");
-        let operations = &self.console.records.operations;
-        let next = match self.operation.state {
-            OperationState::Freezing => OperationState::Cancelled,
-            _ => OperationState::Paused,
-        };
-        if let Err(error) = operations.become_state(self.operation.id, next, why).await {
+        if let Err(error) = self.put_away(why).await {
             tracing::error!(operation = self.operation.id, %error, "and the ledger cannot be told");
         }
     }
 
+    async fn put_away(&self, why: &str) -> Result<(), redrive_store::Error> {
+        let (operations, id) = (&self.console.records.operations, self.operation.id);
+        // As it is now: it may have been frozen since it was taken in hand.
+        let next = match operations.get(id).await?.map(|now| now.state) {
+            Some(OperationState::Freezing) => OperationState::Cancelled,
+            _ => OperationState::Paused,
+        };
+        operations.become_state(id, next, why).await.map(drop)
+    }
+
     /// What the store of a pipeline answers. One that takes its time is named where operators look, and the
     /// operation stays in hand meanwhile.
-    async fn ask<T>(
+    pub(super) async fn ask<T>(
         &self,
         pipeline: &str,
         asked: impl Future<Output = Result<T, Unavailable>>,
@@ -423,7 +365,12 @@ impl Sending {
                 self.goes_on().await;
                 return Ok(answer);
             }
-            self.waits_for(&format!("the store of {pipeline} takes long to answer")).await;
+            let why = format!("the store of {pipeline} takes long to answer");
+            // What it was asked for may be done all the same: the letters know, and whoever goes on finds out.
+            if self.stop.is_cancelled() {
+                return Err(Trouble::Away(why));
+            }
+            self.waits_for(&why).await;
             self.hold().await?;
         }
     }
@@ -460,16 +407,6 @@ impl Sending {
     }
 }
 
-/// The request with newcomers left out, however late it is carried out: what died after the confirmation is
-/// not meant. The ledger's clock decides, and the stores' clocks are compared with it.
-fn as_confirmed(request: &Request, at: Timestamp) -> Request {
-    // The ledger may tell no more than milliseconds.
-    let at = at.checked_add(SignedDuration::from_millis(1)).unwrap_or(at);
-    let mut request = request.clone();
-    request.filter.until = Some(request.filter.until.map_or(at, |until| until.min(at)));
-    request
-}
-
 fn tally(pipeline: &str, acted: Acted) -> Sent {
     let named = |refusal: &Refusal| match refusal {
         Refusal::Unknown(id) => Refusal::Unknown(format!("{pipeline}:{id}")).to_string(),
@@ -488,75 +425,4 @@ fn failures<'a>(ids: &'a [String], outcomes: &'a [Outcome]) -> Vec<(&'a str, &'a
         _ => None,
     };
     ids.iter().zip(outcomes).filter_map(failure).collect()
-}
-
-/// How large the portions of a pipeline are: the steps of the ramp, then the rest; none larger than what the
-/// rate allows in a second, so a step may be several portions, each followed.
-struct Sizes {
-    steps: std::vec::IntoIter<u32>,
-    /// What is left of the step.
-    left: u32,
-    most: u32,
-}
-
-struct Size {
-    letters: u32,
-    followed: bool,
-}
-
-impl Sizes {
-    fn of(request: &Request) -> Self {
-        let steps = request.canary.as_ref().map(|canary| canary.steps.clone()).unwrap_or_default();
-        let most = request.rate.map_or(PORTION, |rate| rate.clamp(1, PORTION));
-        Self { steps: steps.into_iter(), left: 0, most }
-    }
-
-    fn next_size(&mut self) -> Size {
-        if self.left == 0 {
-            self.left = self.steps.next().unwrap_or_default();
-        }
-        if self.left == 0 {
-            return Size { letters: self.most, followed: false };
-        }
-        let letters = self.left.min(self.most);
-        self.left -= letters;
-        Size { letters, followed: true }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use redrive_core::dead_letter::Filter;
-
-    use super::*;
-
-    fn sizes(rate: Option<u32>) -> Vec<(u32, bool)> {
-        let canary = Some(Canary { steps: vec![1, 5], ..Canary::default() });
-        let request = Request { rate, canary, ..Request::new(Action::Redrive, Filter::default()) };
-        let mut sizes = Sizes::of(&request);
-        std::iter::repeat_with(|| sizes.next_size())
-            .map(|size| (size.letters, size.followed))
-            .take(5)
-            .collect()
-    }
-
-    #[test]
-    fn the_rate_binds_the_ramp_too() {
-        let rest = (PORTION, false);
-        assert_eq!(sizes(None), [(1, true), (5, true), rest, rest, rest]);
-        assert_eq!(sizes(Some(2)), [(1, true), (2, true), (2, true), (1, true), (2, false)]);
-    }
-
-    #[test]
-    fn what_died_after_the_confirmation_is_not_meant() {
-        let at: Timestamp = "2026-11-16T14:00:00Z".parse().unwrap();
-        let until = |asked: Option<&str>| {
-            let until = asked.map(|text| text.parse().unwrap());
-            let request = Request::new(Action::Redrive, Filter { until, ..Filter::default() });
-            as_confirmed(&request, at).filter.until.unwrap().to_string()
-        };
-        assert_eq!(until(None), "2026-11-16T14:00:00.001Z");
-        assert_eq!(until(Some("2026-11-16T13:00:00Z")), "2026-11-16T13:00:00Z");
-        assert_eq!(until(Some("2026-11-16T15:00:00Z")), "2026-11-16T14:00:00.001Z");
-    }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redrive_core::books::Balance;
 use redrive_core::dead_letter::{PipelineKind, Unavailable};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{Console, Desk};
@@ -21,8 +22,9 @@ impl Console {
     /// Takes the first census of every pipeline, so that nobody waits for it.
     pub async fn look_around(self: Arc<Self>, stop: CancellationToken) {
         let mut pause = FIRST_LOOK;
-        while stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
-            if self.overviews().await.iter().all(|overview| overview.stats.is_some()) {
+        while stop.run_until_cancelled(sleep(pause)).await.is_some() {
+            let looked = stop.run_until_cancelled(self.overviews()).await;
+            if looked.is_none_or(|overviews| overviews.iter().all(|overview| overview.stats.is_some())) {
                 return;
             }
             pause = (pause * 2).min(VERIFY_EVERY);
@@ -43,17 +45,23 @@ impl Console {
     /// Checks the books now and then, and shows what is missing as `redrive_conservation_gap`.
     pub async fn keep_verifying(self: Arc<Self>, stop: CancellationToken) {
         let mut pause = FIRST_VERIFY;
-        while stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
-            let begun = tokio::time::Instant::now();
-            for (pipeline, _, answer) in self.verify().await {
-                let Ok(balance) = answer else { continue };
-                let gap = balance.gap();
-                metrics::gauge!("redrive_conservation_gap", "pipeline" => pipeline.clone()).set(gap as f64);
-                if gap != 0 {
-                    tracing::error!(pipeline, gap, ?balance, "the books do not balance");
+        while stop.run_until_cancelled(sleep(pause)).await.is_some() {
+            let begun = Instant::now();
+            let Some(answers) = stop.run_until_cancelled(self.verify()).await else { return };
+            for (pipeline, _, answer) in answers {
+                if let Ok(balance) = answer {
+                    show_gap(&pipeline, balance);
                 }
             }
             pause = VERIFY_EVERY.max(begun.elapsed() * VERIFY_SHARE);
         }
+    }
+}
+
+fn show_gap(pipeline: &str, balance: Balance) {
+    let gap = balance.gap();
+    metrics::gauge!("redrive_conservation_gap", "pipeline" => pipeline.to_owned()).set(gap as f64);
+    if gap != 0 {
+        tracing::error!(pipeline, gap, ?balance, "the books do not balance");
     }
 }
