@@ -39,6 +39,7 @@ struct Heard(Mutex<Vec<String>>);
 impl AlertService for Heard {
     fn dead_letter(&self, letter: DeadLetterAlert) {
         self.0.lock().unwrap().push(letter.event_type.to_string());
+        self.0.lock().unwrap().push(letter.error.to_string());
     }
     fn unresolved(&self, _: Level) {}
     fn handler_down(&self, down: HandlerDown) {
@@ -330,6 +331,25 @@ async fn at_the_stop_what_is_in_memory_is_stored_and_nobody_is_accepted_any_more
     let folder = stand.end().await;
     assert_eq!(events(&folder.path().join("store/RAW")), 1);
     assert!(matches!(ingest.accept("{}\n".into(), 1).await, Err(NotAccepted::Stopping)));
+}
+
+/// They were gone without a word, and the log spoke of a journal that was not there.
+#[tokio::test]
+async fn from_memory_what_nobody_took_before_the_stop_is_counted_and_told() {
+    let stand = Stand::with(Durability::Memory, |options| {
+        options.on_full = WhenFull::Reject;
+        options.grace = Duration::from_millis(50);
+    });
+    stand.take_away("store");
+    stand.take_away("spool");
+    stand.ingest.accept(Bytes::from("{}\n{}\n{}\n"), 3).await.unwrap();
+    let (alerts, queue) = (Arc::clone(&stand.alerts), stand.ingest.letters());
+    stand.end().await;
+    assert_eq!(alerts.count("batch dropped"), 1);
+    let books = queue.balance().await.unwrap();
+    assert_eq!((books.dropped, books.gap()), (3, 0));
+    let heard = alerts.0.lock().unwrap();
+    assert!(heard.iter().any(|alert| alert.contains("3 events are lost")), "{heard:?}");
 }
 
 #[tokio::test]

@@ -26,6 +26,15 @@ pub(super) enum Fate {
     Expired,
 }
 
+/// Whose file it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Author {
+    /// This process, which has counted its events.
+    Ours,
+    /// An earlier one, or somebody else.
+    Other,
+}
+
 impl Books {
     pub(super) fn accepted(&self, events: u64) {
         self.accepted.fetch_add(events, Ordering::Relaxed);
@@ -43,13 +52,12 @@ impl Books {
         self.spooled.fetch_add(events, Ordering::Relaxed);
     }
 
-    /// A file left the disk; `ours` if this process put it there.
-    pub(super) fn left_disk(&self, fate: Fate, events: u64, ours: bool) {
-        if ours {
-            self.spooled.fetch_sub(events, Ordering::Relaxed);
-        } else {
-            self.accepted.fetch_add(events, Ordering::Relaxed);
-        }
+    /// A file left the disk.
+    pub(super) fn left_disk(&self, fate: Fate, events: u64, author: Author) {
+        match author {
+            Author::Ours => self.spooled.fetch_sub(events, Ordering::Relaxed),
+            Author::Other => self.accepted.fetch_add(events, Ordering::Relaxed),
+        };
         let place = match fate {
             Fate::Delivered => &self.delivered,
             Fate::Resolved => &self.resolved,

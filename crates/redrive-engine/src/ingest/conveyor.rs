@@ -1,17 +1,14 @@
 //! The conveyor: forms batches, starts their delivery, and takes files from the spool when idle.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use jiff::Timestamp;
-use redrive_core::failure::Failure;
-use redrive_spool::spool::{Culprit, Lost, Outcome};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::books::Fate;
-use super::delivery::{Formed, Notice};
+use super::delivery::Formed;
 use super::{Arrival, Ingest, Item};
 
 /// The one task that moves events.
@@ -49,8 +46,8 @@ impl Conveyor {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                Some(_) = self.uploads.join_next() => {}
-                Some(_) = self.recovery.join_next() => {}
+                Some(ended) = self.uploads.join_next() => self.ingest.note_end(ended),
+                Some(ended) = self.recovery.join_next() => self.ingest.note_end(ended),
                 () = due(self.due), if has_room => self.cut(),
                 Some(arrival) = self.arrivals.recv(), if has_room => self.take(arrival),
                 _ = tick.tick() => self.rest(),
@@ -107,13 +104,19 @@ impl Conveyor {
             self.take(arrival);
         }
         self.cut();
-        let uploads = &mut self.uploads;
-        let ending = async { while uploads.join_next().await.is_some() {} };
-        if tokio::time::timeout(self.ingest.options.grace, ending).await.is_err() {
-            tracing::warn!(pipeline = %self.ingest.name, "uploads were still under way at the stop: what is in the journal is uploaded at the next start");
+        if tokio::time::timeout(self.ingest.options.grace, self.see_off()).await.is_err() {
+            self.uploads.shutdown().await;
+            self.ingest.leave_behind();
         }
         self.recovery.shutdown().await;
         self.ingest.show_levels();
+    }
+
+    /// Waits for the uploads that are under way.
+    async fn see_off(&mut self) {
+        while let Some(ended) = self.uploads.join_next().await {
+            self.ingest.note_end(ended);
+        }
     }
 }
 
@@ -125,82 +128,29 @@ async fn due(at: Option<Instant>) {
 }
 
 impl Ingest {
-    /// One look at the spool: a file, or as many as the settings say, while nothing else happens.
-    async fn recover(self: Arc<Self>) {
-        for _ in 0..self.options.recovery_files {
-            let step = self.spool.process_one(&self.target, Timestamp::now()).await;
-            self.expired(&step.expired);
-            if !self.recovered(step.outcome) || self.backlog.load(std::sync::atomic::Ordering::Relaxed) > 0 {
-                return;
-            }
+    /// A defect ends one upload, and no other. What it had is in the journal, for the next start, or lost.
+    fn note_end(&self, ended: Result<(), JoinError>) {
+        if let Err(error) = ended {
+            tracing::error!(pipeline = %self.name, %error, "a defect ended an upload");
         }
     }
 
-    /// Tells what became of a file; whether to go on.
-    pub(super) fn recovered(&self, outcome: Outcome) -> bool {
-        match outcome {
-            Outcome::Gone { .. } => self.store_answered(),
-            // Nobody asked the store, or not with all of a file.
-            Outcome::Unfinished { .. } => self.outage.give_turn_back(),
-            Outcome::Empty => {
-                self.outage.give_turn_back();
-                return false;
-            }
-            Outcome::Uploaded { file, events } => {
-                self.tally.reuploaded.increment(events);
-                self.tally.stored.increment(events);
-                self.tally.delivered.increment(events);
-                self.books.left_disk(Fate::Delivered, events, self.is_ours(&file));
-                tracing::debug!(pipeline = %self.name, file, events, "a file was uploaded");
-                self.store_answered();
-            }
-            Outcome::Quarantined { file, reason, rescued, held } => {
-                self.tally.reuploaded.increment(rescued);
-                self.tally.stored.increment(rescued);
-                self.tally.damaged.increment(1);
-                // The whole file is in the store, set aside: none of its events is lost.
-                self.books.left_disk(Fate::Delivered, held, self.is_ours(&file));
-                let failure =
-                    Failure::malformed("DamagedFile", format!("{reason}; {rescued} events were rescued"));
-                self.notify(Notice::Damaged, &file, rescued, &failure);
-                self.store_answered();
-            }
-            Outcome::Kept { file, failure, culprit } => {
-                self.kept(&file, &failure, culprit);
-                return false;
-            }
-            Outcome::Unreadable { file, error } => {
-                self.outage.give_turn_back();
-                self.notify(Notice::Unreadable, &file, 0, &Failure::transient("Disk", error.to_string()));
-            }
+    /// The stop could not wait any longer for those that neither the store nor the disk has taken.
+    fn leave_behind(&self) {
+        let events = self.backlog.swap(0, Ordering::Relaxed);
+        if self.journal.is_some() {
+            tracing::warn!(pipeline = %self.name, events, "uploads were still under way at the stop: their events are in the journal, and uploaded at the next start");
+            return;
         }
-        true
-    }
-
-    /// A file that fails alone is told; several that do are an outage. What may be either says something
-    /// about a store only that is known to be down.
-    fn kept(&self, file: &str, failure: &Failure, culprit: Culprit) {
-        self.tally.put_errors.increment(1);
-        match culprit {
-            Culprit::File => self.refused(file, 0, failure),
-            Culprit::Unclear if !self.outage.is_down() => {
-                tracing::debug!(pipeline = %self.name, file, error = %failure, "a file was not taken: another one is tried");
-            }
-            Culprit::Unclear | Culprit::Store => self.store_failed(failure),
-        }
-    }
-
-    pub(super) fn expired(&self, lost: &[Lost]) {
-        for lost in lost {
-            self.tally.expired.increment(1);
-            self.books.left_disk(Fate::Expired, lost.events, self.is_ours(&lost.file));
-            let failure = Failure::permanent("Expired", "the file was older than max-age and is deleted");
-            self.notify(Notice::Expired, &lost.file, lost.events, &failure);
-        }
+        self.drop_batch(
+            "what was in memory",
+            events,
+            "the pipeline stopped before the store or the disk took it",
+        );
     }
 
     fn show_levels(&self) {
-        let backlog = self.backlog.load(std::sync::atomic::Ordering::Relaxed);
+        let backlog = self.backlog.load(Ordering::Relaxed);
         self.tally.levels(self.spool.stats(), backlog);
     }
 }

@@ -7,16 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 use redrive_core::failure::{Class, Failure};
-use redrive_core::fingerprint::Fingerprint;
 use redrive_spool::journal::Span;
-use redrive_spool::spool::Lost;
 use redrive_spool::{Batch, Error as DiskError};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::books::Fate;
+use super::notice::Notice;
 use super::record::Cut;
 use super::{Ingest, Item, WhenFull};
-use crate::alerts::{DeadLetterAlert, HandlerDown, HandlerUp, Inert};
+use crate::alerts::{HandlerDown, HandlerUp, Inert};
 use crate::ladder::Rung;
 
 /// The pause between tries when neither store nor disk takes a batch.
@@ -34,17 +32,6 @@ pub(super) struct Formed {
     pub(super) room: Vec<OwnedSemaphorePermit>,
 }
 
-/// What people are told.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Notice {
-    Damaged,
-    Unreadable,
-    Evicted,
-    Expired,
-    Dropped,
-    Refused,
-}
-
 impl Formed {
     pub(super) fn of(items: Vec<Item>) -> Self {
         let mut formed =
@@ -53,7 +40,7 @@ impl Formed {
             formed.pieces.push(item.lines);
             formed.events += item.events;
             formed.spans.extend(item.span);
-            formed.room.push(item._room);
+            formed.room.push(item.room);
         }
         formed
     }
@@ -68,9 +55,10 @@ impl Ingest {
         };
         let (pieces, events) = (std::mem::take(&mut formed.pieces), formed.events);
         let compressed = tokio::task::spawn_blocking(move || Batch::compress(&pieces)).await;
-        // Nothing but a want of memory can fail here; with a journal the next start has it again.
+        // Nothing but a want of memory can fail here.
         let Ok(Ok(batch)) = compressed else {
-            return self.drop_batch(&name, events, "the batch cannot be compressed");
+            self.not_compressed(&name, events);
+            return self.let_go(formed);
         };
         self.place(&name, &batch, events).await;
         self.settle(formed);
@@ -90,6 +78,14 @@ impl Ingest {
             }
         }
         name
+    }
+
+    /// With a journal the next start has it again.
+    fn not_compressed(&self, name: &str, events: u64) {
+        if self.journal.is_none() {
+            return self.drop_batch(name, events, "the batch cannot be compressed");
+        }
+        tracing::error!(pipeline = %self.name, batch = name, events, "a batch cannot be compressed: its events stay in the journal, for the next start");
     }
 
     async fn place(self: &Arc<Self>, name: &str, batch: &Batch, events: u64) {
@@ -162,29 +158,26 @@ impl Ingest {
         false
     }
 
-    fn drop_batch(&self, name: &str, events: u64, reason: &str) {
+    pub(super) fn drop_batch(&self, name: &str, events: u64, reason: &str) {
         self.tally.dropped.increment(events);
         self.books.dropped(events);
         self.tally.rung(Rung::Nowhere);
-        self.notify(Notice::Dropped, name, events, &Failure::permanent("Dropped", reason));
+        let why = format!("{events} events are lost: {reason}");
+        self.notify(Notice::Dropped, name, events, &Failure::permanent("Dropped", why));
     }
 
-    /// The next room has it: the journal lets go, and there is room for others.
+    /// The next room has it: the journal lets go.
     fn settle(&self, formed: Formed) {
         if let Some(journal) = &self.journal {
             journal.acknowledge_all(&formed.spans);
         }
-        self.backlog.fetch_sub(formed.events, Ordering::Relaxed);
-        drop(formed.room);
+        self.let_go(formed);
     }
 
-    fn evicted(&self, lost: &[Lost]) {
-        for lost in lost {
-            self.tally.expired.increment(1);
-            self.books.left_disk(Fate::Expired, lost.events, self.is_ours(&lost.file));
-            let failure = Failure::permanent("Evicted", "the spool was full and its oldest file is deleted");
-            self.notify(Notice::Evicted, &lost.file, lost.events, &failure);
-        }
+    /// It is not in memory any more: there is room for others.
+    fn let_go(&self, formed: Formed) {
+        self.backlog.fetch_sub(formed.events, Ordering::Relaxed);
+        drop(formed.room);
     }
 
     /// An outage is the store's affair; what it refuses for good is the batch's, and the others go on.
@@ -222,35 +215,6 @@ impl Ingest {
             tracing::info!(pipeline = %self.name, files, "the store is back: what waits on disk is uploaded");
             self.alerts
                 .handler_up(HandlerUp { pipeline: Inert::new(&self.name), handler: Inert::new("store") });
-        }
-    }
-
-    pub(super) fn notify(&self, notice: Notice, file: &str, events: u64, failure: &Failure) {
-        let what = notice.name();
-        tracing::warn!(pipeline = %self.name, file, events, error = %failure, "{what}");
-        self.alerts.dead_letter(DeadLetterAlert {
-            pipeline: Inert::new(&self.name),
-            event_id: Inert::new(file),
-            event_type: Inert::new(what),
-            aggregate_type: Inert::new(""),
-            aggregate_id: Inert::new(file),
-            retry_count: 0,
-            error: DeadLetterAlert::error_of(failure),
-            failed_at: Timestamp::now(),
-            fingerprint: Fingerprint::of(&self.name, what, failure),
-        });
-    }
-}
-
-impl Notice {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Damaged => "file damaged",
-            Self::Unreadable => "file unreadable",
-            Self::Evicted => "file evicted",
-            Self::Expired => "file expired",
-            Self::Dropped => "batch dropped",
-            Self::Refused => "file refused",
         }
     }
 }

@@ -21,6 +21,7 @@ use redrive_spool::spool::{self, Inspection, Waiting, inspect};
 
 use super::Ingest;
 use super::books::Fate;
+use super::listing::{First, is_meant, place};
 
 /// The type of a letter: it holds many events.
 const BATCH: &str = "batch";
@@ -32,7 +33,10 @@ const MOST_ORDERS: usize = 1_000;
 const CHUNK: usize = 10_000;
 
 /// The files of a spool.
-pub(super) struct SpooledFiles(Arc<Ingest>, Mutex<Interrupted>);
+pub(super) struct SpooledFiles {
+    ingest: Arc<Ingest>,
+    interrupted: Mutex<Interrupted>,
+}
 
 /// What was uploaded by orders that the store did not let end, by their notes: those files are gone, and when
 /// the order comes again they must not count as unknown. A restart forgets it.
@@ -46,21 +50,209 @@ struct Why {
 
 impl SpooledFiles {
     pub(super) fn of(ingest: &Arc<Ingest>) -> Self {
-        Self(Arc::clone(ingest), Mutex::default())
+        Self { ingest: Arc::clone(ingest), interrupted: Mutex::default() }
+    }
+}
+
+#[async_trait]
+impl DeadLetterQueue for SpooledFiles {
+    fn pipeline(&self) -> &str {
+        self.ingest.name()
     }
 
+    fn kind(&self) -> PipelineKind {
+        PipelineKind::Ingest
+    }
+
+    async fn stats(&self) -> Result<Stats, Unavailable> {
+        let stats = self.ingest.spool.stats();
+        let by_type = (stats.files > 0).then(|| (BATCH.to_owned(), stats.files));
+        Ok(Stats {
+            by_status: vec![(Status::Open, stats.files)],
+            waiting_by_type: by_type.into_iter().collect(),
+            oldest_waiting: stats.oldest,
+        })
+    }
+
+    async fn groups(&self, limit: u32) -> Result<Vec<Group>, Unavailable> {
+        let stats = self.ingest.spool.stats();
+        let (Some(oldest), true) = (stats.oldest, limit > 0) else { return Ok(Vec::new()) };
+        let newest = self.ingest.spool.newest(Timestamp::MAX, 1).first().map_or(oldest, |file| file.since);
+        let Why { failure, fingerprint } = self.why();
+        Ok(vec![Group {
+            fingerprint,
+            event_type: BATCH.to_owned(),
+            failure,
+            count: stats.files,
+            first_seen: oldest,
+            last_seen: newest,
+        }])
+    }
+
+    async fn arrivals(&self, since: Timestamp) -> Result<Vec<Arrivals>, Unavailable> {
+        let (spool, fingerprint) = (Arc::clone(&self.ingest.spool), self.why().fingerprint);
+        let hours = tokio::task::spawn_blocking(move || spool.hours(since)).await;
+        let hours = hours.map_err(|error| self.unavailable(error))?;
+        let arrivals = |(hour, count): (i64, u64)| Arrivals {
+            fingerprint,
+            hour: Timestamp::from_second(hour * 3600).unwrap_or_default(),
+            count,
+        };
+        Ok(hours.into_iter().map(arrivals).collect())
+    }
+
+    async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Unavailable> {
+        let limit = page.limit() as usize;
+        let mut letters = self.find(filter, First::Newest, page.cursor(), limit + 1);
+        let more = letters.len() > limit;
+        letters.truncate(limit);
+        let next = letters.last().filter(|_| more).map(cursor);
+        Ok(Listing { letters, next })
+    }
+
+    async fn get(&self, id: &str) -> Result<Option<Letter>, Unavailable> {
+        let (spool, name) = (Arc::clone(&self.ingest.spool), id.to_owned());
+        let read = tokio::task::spawn_blocking(move || {
+            let batch = spool.read(&name)?;
+            Ok(batch.map(|batch| {
+                (batch.meta.num_events, spool::lines(&batch, MOST_SHOWN), inspect(&batch.data, &batch.meta))
+            }))
+        });
+        let read: Result<_, redrive_spool::Error> = read.await.map_err(|error| self.unavailable(error))?;
+        let Some((events, payload, inspection)) = read.map_err(|error| self.unavailable(error))? else {
+            return Ok(None);
+        };
+        let Some(waiting) = self.ingest.spool.waiting(id) else { return Ok(None) };
+        let mut headers = vec![("events".to_owned(), events.to_string().into_bytes())];
+        if let Inspection::Damaged { reason, events, .. } = inspection {
+            headers
+                .push(("damaged".to_owned(), format!("{reason}; {events} events are intact").into_bytes()));
+        }
+        if payload.len() >= MOST_SHOWN {
+            let path = self.ingest.spool.dir().join(id);
+            let said =
+                format!("only the first {MOST_SHOWN} bytes are here; all of it is in {}", path.display());
+            headers.push(("cut".to_owned(), said.into_bytes()));
+        }
+        Ok(Some(Letter {
+            summary: self.summary(&waiting, &self.why()),
+            payload,
+            headers,
+            origin: Origin::File { file: id.to_owned(), line: 1 },
+            history: History::default().with(&self.failure(), waiting.since),
+            first_failed_at: waiting.since,
+            resolution: None,
+        }))
+    }
+
+    async fn count(&self, filter: &Filter) -> Result<u64, Unavailable> {
+        let why = self.why();
+        if !self.means_any(filter, &why) {
+            return Ok(0);
+        }
+        if let Some(name) = &filter.key {
+            return Ok(u64::from(self.named(name, filter, &why).is_some()));
+        }
+        let (spool, since, until) = (Arc::clone(&self.ingest.spool), filter.since, filter.until);
+        let counted = tokio::task::spawn_blocking(move || spool.count(since, until)).await;
+        counted.map_err(|error| self.unavailable(error))
+    }
+
+    async fn ids(&self, filter: &Filter, after: Option<Cursor>, limit: u32) -> Result<Ids, Unavailable> {
+        let mut rest = self.find(filter, First::Oldest, after, limit as usize + 1);
+        let more = rest.len() > limit as usize;
+        rest.truncate(limit as usize);
+        let next = rest.last().filter(|_| more).map(cursor);
+        Ok(Ids { ids: rest.into_iter().map(|letter| letter.id.local).collect(), next })
+    }
+
+    async fn redrive(&self, ids: &[String], order: &Order) -> Result<Acted, Unavailable> {
+        let mut acted = Acted::default();
+        let before = self.interrupted().get(order.note()).cloned().unwrap_or_default();
+        for id in ids {
+            let outcome = self.ingest.spool.process(id, &self.ingest.target, Timestamp::now()).await;
+            let Some(outcome) = outcome else {
+                match before.contains(id) {
+                    true => acted.before.push(id.clone()),
+                    false => acted.refused.push(Refusal::Unknown(id.clone())),
+                }
+                continue;
+            };
+            let refusal = refusal(&outcome);
+            self.ingest.recovered(outcome);
+            match refusal {
+                Some(Kept::Away(failure)) => {
+                    self.interrupt(order, &acted);
+                    return Err(self.unavailable(format!("the store did not take {id}: {failure}")));
+                }
+                Some(Kept::Refused(why)) => acted.refused.push(Refusal::Impossible { id: id.clone(), why }),
+                None => {
+                    tracing::info!(pipeline = %self.ingest.name, file = %id, note = order.note(), "a file was uploaded");
+                    acted.done.push(id.clone());
+                }
+            }
+        }
+        self.interrupted().remove(order.note());
+        Ok(acted)
+    }
+
+    async fn redrive_edited(&self, id: &str, _: &[u8], _: &Order) -> Result<Acted, Unavailable> {
+        let refusal = match self.is_waiting(id) {
+            true => Refusal::Impossible {
+                id: id.to_owned(),
+                why: "a file of many events is uploaded as it is, or not at all: redrive it without an edit"
+                    .to_owned(),
+            },
+            false => Refusal::Unknown(id.to_owned()),
+        };
+        Ok(Acted { refused: vec![refusal], ..Acted::default() })
+    }
+
+    async fn outcomes(&self, ids: &[String]) -> Result<Vec<Outcome>, Unavailable> {
+        let outcome = |id: &String| match self.is_waiting(id) {
+            true => Outcome::Failed(self.failure()),
+            false => Outcome::Delivered,
+        };
+        Ok(ids.iter().map(outcome).collect())
+    }
+
+    async fn resolve(&self, ids: &[String], operator: &Operator, note: &str) -> Result<Acted, Unavailable> {
+        let mut acted = Acted::default();
+        for id in ids {
+            let Some(events) = self.set_aside(id).await? else {
+                acted.refused.push(Refusal::Unknown(id.clone()));
+                continue;
+            };
+            self.ingest.tally.resolved.increment(events);
+            self.ingest.books.left_disk(Fate::Resolved, events, self.ingest.author(id));
+            tracing::warn!(pipeline = %self.ingest.name, file = %id, events, operator = operator.name(), note, "a file was resolved: it is not uploaded, and kept in .resolved of the spool");
+            acted.done.push(id.clone());
+        }
+        Ok(acted)
+    }
+
+    async fn balance(&self) -> Result<Balance, Unavailable> {
+        Ok(self.ingest.books.balance(self.ingest.backlog.load(Ordering::Relaxed)))
+    }
+
+    async fn purge(&self, _: Timestamp) -> Result<u64, Unavailable> {
+        Ok(0)
+    }
+}
+
+impl SpooledFiles {
     fn interrupted(&self) -> MutexGuard<'_, Interrupted> {
-        self.1.lock().unwrap_or_else(PoisonError::into_inner)
+        self.interrupted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The group of all files: not by what the store says at the moment, or it would be another one each time.
     fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::of(self.0.name(), BATCH, &Failure::transient("Upload", "the store did not take it"))
+        Fingerprint::of(self.ingest.name(), BATCH, &Failure::transient("Upload", "the store did not take it"))
     }
 
     /// Why files wait: what the store says now, or said.
     fn failure(&self) -> Failure {
-        match self.0.outage.error() {
+        match self.ingest.outage.error() {
             Some(error) => Failure::transient("Upload", error),
             None => Failure::transient("Upload", "the store did not take it; it is uploaded by itself"),
         }
@@ -73,7 +265,7 @@ impl SpooledFiles {
 
     fn summary(&self, waiting: &Waiting, why: &Why) -> Summary {
         Summary {
-            id: LetterId::new(self.0.name(), &waiting.file),
+            id: LetterId::new(self.ingest.name(), &waiting.file),
             kind: PipelineKind::Ingest,
             event_type: BATCH.to_owned(),
             key: waiting.file.clone(),
@@ -95,7 +287,7 @@ impl SpooledFiles {
 
     /// The file that a filter names.
     fn named(&self, name: &str, filter: &Filter, why: &Why) -> Option<Summary> {
-        let waiting = self.0.spool.waiting(name)?;
+        let waiting = self.ingest.spool.waiting(name)?;
         Some(self.summary(&waiting, why)).filter(|letter| is_meant(letter, filter))
     }
 
@@ -114,8 +306,8 @@ impl SpooledFiles {
         let mut found = Vec::new();
         loop {
             let files = match first {
-                First::Newest => self.0.spool.newest(from, most.min(CHUNK)),
-                First::Oldest => self.0.spool.oldest(from, most.min(CHUNK)),
+                First::Newest => self.ingest.spool.newest(from, most.min(CHUNK)),
+                First::Oldest => self.ingest.spool.oldest(from, most.min(CHUNK)),
             };
             let Some(last) = files.last().map(|file| file.since) else { return found };
             let letters = files.iter().map(|file| self.summary(file, &why));
@@ -144,12 +336,26 @@ impl SpooledFiles {
         interrupted.entry(order.note().to_owned()).or_default().extend(acted.done.iter().cloned());
     }
 
+    /// Sets a file aside, and says how many events it has; nothing when it does not wait. One that cannot be read
+    /// is set aside all the same.
+    async fn set_aside(&self, name: &str) -> Result<Option<u64>, Unavailable> {
+        let (spool, name) = (Arc::clone(&self.ingest.spool), name.to_owned());
+        let setting_aside = tokio::task::spawn_blocking(move || {
+            let batch = spool.read(&name).ok().flatten();
+            let events = batch.map_or(0, |batch| batch.meta.num_events);
+            Ok(spool.set_aside(&name)?.then_some(events))
+        });
+        let aside: Result<_, redrive_spool::Error> =
+            setting_aside.await.map_err(|error| self.unavailable(error))?;
+        aside.map_err(|error| self.unavailable(error))
+    }
+
     fn is_waiting(&self, name: &str) -> bool {
-        matches!(self.0.spool.read(name), Ok(Some(_)) | Err(_))
+        self.ingest.spool.waiting(name).is_some()
     }
 
     fn unavailable(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Unavailable {
-        Unavailable { pipeline: self.0.name().to_owned(), source: error.into() }
+        Unavailable { pipeline: self.ingest.name().to_owned(), source: error.into() }
     }
 }
 
@@ -182,265 +388,8 @@ fn is_final(failure: &Failure) -> bool {
     matches!(failure.class, Class::Permanent | Class::Malformed)
 }
 
-/// Where a letter is in the order of time.
-fn place(letter: &Summary) -> (i64, i64) {
-    (letter.failed_at.as_microsecond(), letter.number())
-}
-
-/// Which letters come first.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum First {
-    Newest,
-    Oldest,
-}
-
-impl First {
-    fn is_after(self, letter: &Summary, cursor: Cursor) -> bool {
-        let cursor = (cursor.failed_at, cursor.id);
-        match self {
-            Self::Newest => place(letter) < cursor,
-            Self::Oldest => place(letter) > cursor,
-        }
-    }
-
-    /// Where to begin, given the place of a cursor.
-    fn start(self, from: Option<Timestamp>, filter: &Filter) -> Timestamp {
-        match self {
-            Self::Newest => from.into_iter().chain(filter.until).min().unwrap_or(Timestamp::MAX),
-            Self::Oldest => from.into_iter().chain(filter.since).max().unwrap_or(Timestamp::MIN),
-        }
-    }
-
-    /// Whether nothing that the filter means comes after this second.
-    fn is_past(self, last: Timestamp, filter: &Filter) -> bool {
-        match self {
-            Self::Newest => filter.since.is_some_and(|since| last < since),
-            Self::Oldest => filter.until.is_some_and(|until| last >= until),
-        }
-    }
-
-    /// The second after this one.
-    fn next(self, last: Timestamp) -> Option<Timestamp> {
-        let second = jiff::SignedDuration::from_secs(1);
-        match self {
-            Self::Newest => last.checked_sub(second).ok(),
-            Self::Oldest => last.checked_add(second).ok(),
-        }
-    }
-}
-
-fn is_meant(letter: &Summary, filter: &Filter) -> bool {
-    let is = |wanted: &Option<String>, text: &str| wanted.as_ref().is_none_or(|wanted| wanted == text);
-    let text = |wanted: &String| letter.failure.message.to_lowercase().contains(&wanted.to_lowercase());
-    filter.status.is_none_or(|status| status == letter.status)
-        && is(&filter.event_type, &letter.event_type)
-        && is(&filter.key, &letter.key)
-        && is(&filter.class, letter.failure.class.name())
-        && filter.code.is_none()
-        && filter.group.is_none_or(|group| group == letter.fingerprint)
-        && filter.text.as_ref().is_none_or(text)
-        && filter.since.is_none_or(|since| letter.failed_at >= since)
-        && filter.until.is_none_or(|until| letter.failed_at < until)
-        && filter.redriven_below.is_none_or(|below| letter.redrive_count < below)
-}
-
-#[async_trait]
-impl DeadLetterQueue for SpooledFiles {
-    fn pipeline(&self) -> &str {
-        self.0.name()
-    }
-
-    fn kind(&self) -> PipelineKind {
-        PipelineKind::Ingest
-    }
-
-    async fn stats(&self) -> Result<Stats, Unavailable> {
-        let stats = self.0.spool.stats();
-        let by_type = (stats.files > 0).then(|| (BATCH.to_owned(), stats.files));
-        Ok(Stats {
-            by_status: vec![(Status::Open, stats.files)],
-            waiting_by_type: by_type.into_iter().collect(),
-            oldest_waiting: stats.oldest,
-        })
-    }
-
-    async fn groups(&self, limit: u32) -> Result<Vec<Group>, Unavailable> {
-        let stats = self.0.spool.stats();
-        let (Some(oldest), true) = (stats.oldest, limit > 0) else { return Ok(Vec::new()) };
-        let newest = self.0.spool.newest(Timestamp::MAX, 1).first().map_or(oldest, |file| file.since);
-        let Why { failure, fingerprint } = self.why();
-        Ok(vec![Group {
-            fingerprint,
-            event_type: BATCH.to_owned(),
-            failure,
-            count: stats.files,
-            first_seen: oldest,
-            last_seen: newest,
-        }])
-    }
-
-    async fn arrivals(&self, since: Timestamp) -> Result<Vec<Arrivals>, Unavailable> {
-        let (spool, fingerprint) = (Arc::clone(&self.0.spool), self.why().fingerprint);
-        let hours = tokio::task::spawn_blocking(move || spool.hours(since)).await;
-        let hours = hours.map_err(|error| self.unavailable(error))?;
-        let arrivals = |(hour, count): (i64, u64)| Arrivals {
-            fingerprint,
-            hour: Timestamp::from_second(hour * 3600).unwrap_or_default(),
-            count,
-        };
-        Ok(hours.into_iter().map(arrivals).collect())
-    }
-
-    async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Unavailable> {
-        let limit = page.limit() as usize;
-        let mut letters = self.find(filter, First::Newest, page.cursor(), limit + 1);
-        let more = letters.len() > limit;
-        letters.truncate(limit);
-        let next = letters
-            .last()
-            .filter(|_| more)
-            .map(|last| Cursor { failed_at: last.failed_at.as_microsecond(), id: last.number() });
-        Ok(Listing { letters, next })
-    }
-
-    async fn get(&self, id: &str) -> Result<Option<Letter>, Unavailable> {
-        let (spool, name) = (Arc::clone(&self.0.spool), id.to_owned());
-        let read = tokio::task::spawn_blocking(move || {
-            let batch = spool.read(&name)?;
-            Ok(batch.map(|batch| {
-                (batch.meta.num_events, spool::lines(&batch, MOST_SHOWN), inspect(&batch.data, &batch.meta))
-            }))
-        });
-        let read: Result<_, redrive_spool::Error> = read.await.map_err(|error| self.unavailable(error))?;
-        let Some((events, payload, inspection)) = read.map_err(|error| self.unavailable(error))? else {
-            return Ok(None);
-        };
-        let Some(waiting) = self.0.spool.waiting(id) else { return Ok(None) };
-        let mut headers = vec![("events".to_owned(), events.to_string().into_bytes())];
-        if let Inspection::Damaged { reason, events, .. } = inspection {
-            headers
-                .push(("damaged".to_owned(), format!("{reason}; {events} events are intact").into_bytes()));
-        }
-        if payload.len() >= MOST_SHOWN {
-            let path = self.0.spool.dir().join(id);
-            let said =
-                format!("only the first {MOST_SHOWN} bytes are here; all of it is in {}", path.display());
-            headers.push(("cut".to_owned(), said.into_bytes()));
-        }
-        Ok(Some(Letter {
-            summary: self.summary(&waiting, &self.why()),
-            payload,
-            headers,
-            origin: Origin::File { file: id.to_owned(), line: 1 },
-            history: History::default().with(&self.failure(), waiting.since),
-            first_failed_at: waiting.since,
-            resolution: None,
-        }))
-    }
-
-    async fn count(&self, filter: &Filter) -> Result<u64, Unavailable> {
-        let why = self.why();
-        if !self.means_any(filter, &why) {
-            return Ok(0);
-        }
-        if let Some(name) = &filter.key {
-            return Ok(u64::from(self.named(name, filter, &why).is_some()));
-        }
-        let (spool, since, until) = (Arc::clone(&self.0.spool), filter.since, filter.until);
-        let counted = tokio::task::spawn_blocking(move || spool.count(since, until)).await;
-        counted.map_err(|error| self.unavailable(error))
-    }
-
-    async fn ids(&self, filter: &Filter, after: Option<Cursor>, limit: u32) -> Result<Ids, Unavailable> {
-        let mut rest = self.find(filter, First::Oldest, after, limit as usize + 1);
-        let more = rest.len() > limit as usize;
-        rest.truncate(limit as usize);
-        let next = rest.last().filter(|_| more).map(|last| {
-            let (failed_at, id) = place(last);
-            Cursor { failed_at, id }
-        });
-        Ok(Ids { ids: rest.into_iter().map(|letter| letter.id.local).collect(), next })
-    }
-
-    async fn redrive(&self, ids: &[String], order: &Order) -> Result<Acted, Unavailable> {
-        let mut acted = Acted::default();
-        let before = self.interrupted().get(order.note()).cloned().unwrap_or_default();
-        for id in ids {
-            let outcome = self.0.spool.process(id, &self.0.target, Timestamp::now()).await;
-            let Some(outcome) = outcome else {
-                match before.contains(id) {
-                    true => acted.before.push(id.clone()),
-                    false => acted.refused.push(Refusal::Unknown(id.clone())),
-                }
-                continue;
-            };
-            let refusal = refusal(&outcome);
-            self.0.recovered(outcome);
-            match refusal {
-                Some(Kept::Away(failure)) => {
-                    self.interrupt(order, &acted);
-                    return Err(self.unavailable(format!("the store did not take {id}: {failure}")));
-                }
-                Some(Kept::Refused(why)) => acted.refused.push(Refusal::Impossible { id: id.clone(), why }),
-                None => {
-                    tracing::info!(pipeline = %self.0.name, file = %id, note = order.note(), "a file was uploaded");
-                    acted.done.push(id.clone());
-                }
-            }
-        }
-        self.interrupted().remove(order.note());
-        Ok(acted)
-    }
-
-    async fn redrive_edited(&self, id: &str, _: &[u8], _: &Order) -> Result<Acted, Unavailable> {
-        let refusal = match self.is_waiting(id) {
-            true => Refusal::Impossible {
-                id: id.to_owned(),
-                why: "a file of many events is uploaded as it is, or not at all: redrive it without an edit"
-                    .to_owned(),
-            },
-            false => Refusal::Unknown(id.to_owned()),
-        };
-        Ok(Acted { refused: vec![refusal], ..Acted::default() })
-    }
-
-    async fn outcomes(&self, ids: &[String]) -> Result<Vec<Outcome>, Unavailable> {
-        let outcome = |id: &String| match self.is_waiting(id) {
-            true => Outcome::Failed(self.failure()),
-            false => Outcome::Delivered,
-        };
-        Ok(ids.iter().map(outcome).collect())
-    }
-
-    async fn resolve(&self, ids: &[String], operator: &Operator, note: &str) -> Result<Acted, Unavailable> {
-        let mut acted = Acted::default();
-        for id in ids {
-            let batch = self.0.spool.read(id);
-            let events = match &batch {
-                Ok(Some(batch)) => batch.meta.num_events,
-                Ok(None) => {
-                    acted.refused.push(Refusal::Unknown(id.clone()));
-                    continue;
-                }
-                Err(_) => 0,
-            };
-            if !self.0.spool.set_aside(id).map_err(|error| self.unavailable(error))? {
-                acted.refused.push(Refusal::Unknown(id.clone()));
-                continue;
-            }
-            self.0.tally.resolved.increment(events);
-            self.0.books.left_disk(Fate::Resolved, events, self.0.is_ours(id));
-            tracing::warn!(pipeline = %self.0.name, file = %id, events, operator = operator.name(), note, "a file was resolved: it is not uploaded, and kept in .resolved of the spool");
-            acted.done.push(id.clone());
-        }
-        Ok(acted)
-    }
-
-    async fn balance(&self) -> Result<Balance, Unavailable> {
-        Ok(self.0.books.balance(self.0.backlog.load(Ordering::Relaxed)))
-    }
-
-    async fn purge(&self, _: Timestamp) -> Result<u64, Unavailable> {
-        Ok(0)
-    }
+/// Where a list goes on after this letter.
+fn cursor(last: &Summary) -> Cursor {
+    let (failed_at, id) = place(last);
+    Cursor { failed_at, id }
 }

@@ -20,8 +20,11 @@ mod books;
 mod conveyor;
 mod delivery;
 mod letters;
+mod listing;
+mod notice;
 mod outage;
 mod record;
+mod recovery;
 mod replay;
 mod tally;
 
@@ -43,6 +46,7 @@ use crate::alerts::AlertService;
 use crate::findings;
 use crate::ladder::Rung;
 use crate::refusals::Refusals;
+use books::{Author, Books};
 use outage::Outage;
 use tally::Tally;
 
@@ -140,7 +144,7 @@ pub struct Ingest {
     outage: Outage,
     refusals: Refusals,
     tally: Tally,
-    books: books::Books,
+    books: Books,
     stop: CancellationToken,
 }
 
@@ -157,7 +161,7 @@ struct Item {
     events: u64,
     span: Option<Span>,
     /// Given back when they are safe.
-    _room: OwnedSemaphorePermit,
+    room: OwnedSemaphorePermit,
 }
 
 /// How it is.
@@ -212,7 +216,7 @@ impl Ingest {
             backlog: AtomicU64::new(0),
             outage: Outage::default(),
             tally,
-            books: books::Books::default(),
+            books: Books::default(),
             stop: CancellationToken::new(),
         }))
     }
@@ -228,7 +232,7 @@ impl Ingest {
         }
         let room = self.find_room(lines.len()).await?;
         if self.journal.is_none() {
-            return self.hand_over(Item { lines, events, span: None, _room: room });
+            return self.hand_over(Item { lines, events, span: None, room });
         }
         // A sender that hangs up takes this call with it. What is in the journal by then must come to the
         // conveyor all the same: nothing else takes it out again before the next start. So that is done
@@ -236,7 +240,7 @@ impl Ingest {
         let ingest = Arc::clone(self);
         let taking = tokio::spawn(async move {
             let span = ingest.write_down(&lines).await?;
-            ingest.hand_over(Item { lines, events, span, _room: room })
+            ingest.hand_over(Item { lines, events, span, room })
         });
         taking.await.unwrap_or(Err(NotAccepted::Stopping))
     }
@@ -270,9 +274,10 @@ impl Ingest {
         Arc::new(letters::SpooledFiles::of(self))
     }
 
-    /// Whether this process wrote the file of this name.
-    fn is_ours(&self, file: &str) -> bool {
-        file.contains(&format!("_{}_", self.options.spool_options.instance))
+    /// Who wrote the file of this name.
+    fn author(&self, file: &str) -> Author {
+        let ours = format!("_{}_", self.options.spool_options.instance);
+        if file.contains(&ours) { Author::Ours } else { Author::Other }
     }
 
     /// How it is.

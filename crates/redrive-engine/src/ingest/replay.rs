@@ -139,7 +139,7 @@ impl Replay {
         let events = count(&lines);
         self.ingest.backlog.fetch_add(events, Ordering::Relaxed);
         self.ingest.books.accepted(events);
-        let item = Item { lines, events, span: Some(position.into()), _room: room };
+        let item = Item { lines, events, span: Some(position.into()), room };
         let _ = self.ingest.inbox.send(Arrival::Item(item));
     }
 
