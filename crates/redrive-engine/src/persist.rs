@@ -31,6 +31,7 @@ mod cron;
 mod disk;
 mod intake;
 mod isolate;
+mod options;
 mod reprocess;
 mod saver;
 mod sink;
@@ -39,18 +40,15 @@ mod writer;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
-use redrive_core::backoff::{Backoff, Jitter};
 use redrive_core::dead_letter::{DeadLetterQueue as _, PipelineKind};
 use redrive_core::policy::Policy;
 use redrive_spool::Journal;
-use redrive_store::{FailedEvents, MAX_RETRY_COUNT, Record};
+use redrive_store::{FailedEvents, Record};
 use tokio_util::sync::CancellationToken;
 
-use crate::alerts::AlertService;
-use crate::alerts::Silence;
+use crate::alerts::{AlertService, Silence};
 use crate::findings;
 use crate::ladder::{Ladder, Rung};
 use crate::pipeline::Pipeline;
@@ -64,6 +62,7 @@ use tally::Tally;
 pub use cache::Cache;
 pub use cron::{Cron, InvalidCron};
 pub use intake::NotAccepted;
+pub use options::{Durability, PersistOptions, Schedule};
 pub use sink::Sink;
 
 /// An event that can be kept as a key and a payload.
@@ -90,83 +89,6 @@ impl Persistent for Record {
     fn restore(key: &str, payload: &str) -> Option<Self> {
         Some(Self { key: key.to_owned(), payload: payload.to_owned(), created_at: Timestamp::now() })
     }
-}
-
-/// How a persister works. The defaults are the founding ones.
-#[derive(Debug, Clone)]
-pub struct PersistOptions {
-    /// The most events that are saved at once.
-    pub batch_size: usize,
-    /// The most events that wait in memory.
-    pub queue: usize,
-    /// The most bytes of them.
-    pub queue_bytes: usize,
-    /// How often a failed save is repeated before its events are set aside.
-    pub retries: u32,
-    /// The pauses in between.
-    pub backoff: Backoff,
-    /// What becomes of failed events.
-    pub schedule: Schedule,
-    /// What the names of the founding metrics start with.
-    pub metrics_prefix: String,
-    /// How long a stop may take to save what waits.
-    pub grace: Duration,
-}
-
-/// What becomes of failed events.
-#[derive(Debug, Clone)]
-pub struct Schedule {
-    /// From start to the first run.
-    pub initial_delay: Duration,
-    /// From the end of a run to the next.
-    pub fixed_delay: Duration,
-    /// How many failed runs make an event `FAILED`.
-    pub max_retry_count: u32,
-    /// How long a claim holds without being extended.
-    pub lease: Duration,
-    /// When resolved events are cleaned up, in UTC.
-    pub cleanup: Cron,
-    /// How long resolved events are kept.
-    pub keep_resolved: Duration,
-}
-
-impl Default for PersistOptions {
-    fn default() -> Self {
-        let backoff = Backoff::new(Duration::from_millis(100), 2.0, Duration::from_secs(10))
-            .expect("invariant: the founding pauses are valid");
-        Self {
-            batch_size: 1_000,
-            queue: 10_000,
-            queue_bytes: 64 * 1024 * 1024,
-            retries: 3,
-            backoff: backoff.with_jitter(Jitter::None),
-            schedule: Schedule::default(),
-            metrics_prefix: "url_persistence".to_owned(),
-            grace: Duration::from_secs(8),
-        }
-    }
-}
-
-impl Default for Schedule {
-    fn default() -> Self {
-        Self {
-            initial_delay: Duration::from_secs(60),
-            fixed_delay: Duration::from_secs(300),
-            max_retry_count: MAX_RETRY_COUNT,
-            lease: Duration::from_secs(60),
-            cleanup: Cron::midnight(),
-            keep_resolved: Duration::from_secs(7 * 24 * 3600),
-        }
-    }
-}
-
-/// When a caller is answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// At once: a killed process loses what it had in memory.
-    Memory,
-    /// When the event is synced to the journal on disk.
-    Journal,
 }
 
 /// Saves events behind the request that made them. Cheap to clone: clones are one persister.

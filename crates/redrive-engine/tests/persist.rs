@@ -322,6 +322,21 @@ async fn a_stop_saves_what_waits_and_refuses_what_comes() {
     assert_eq!(stand.persister.persist(&record("late", "1")).await, Err(NotAccepted::Stopping));
 }
 
+/// The schedule waited for a target that had vanished: half a minute, and then for its settlements.
+#[tokio::test]
+async fn a_stop_waits_for_the_schedule_no_longer_than_its_grace() {
+    let stand = Stand::new(testkit::sqlite(), quick()).await;
+    let now = jiff::Timestamp::now();
+    let event = FailedEvent::new("k", "v", now, now, Failure::transient("Timeout", ""));
+    stand.failed.append(&[event]).await.unwrap();
+    let options = PersistOptions { grace: Duration::from_millis(50), ..quick() };
+    let dam = Arc::new(Dammed(Semaphore::new(0)));
+    let persister = Persister::<Record>::builder(dam, stand.failed.clone()).build(options);
+    stand.engine.persist(&persister, WatchOptions::default());
+    stand.reaches("PROCESSING", 1).await;
+    tokio::time::timeout(Duration::from_secs(10), stand.engine.stop()).await.unwrap();
+}
+
 #[tokio::test]
 async fn what_cannot_be_kept_is_refused_at_the_door() {
     let stand = Stand::new(testkit::sqlite(), quick()).await;

@@ -54,6 +54,24 @@ enum End {
     ForGood,
 }
 
+/// Why a run ended early.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("no answer within {GIVE_UP:?}")]
+    NoAnswer,
+    #[error(transparent)]
+    Store(#[from] Error),
+}
+
+impl Trouble {
+    const fn may_pass(&self) -> bool {
+        match self {
+            Self::NoAnswer => true,
+            Self::Store(error) => error.is_unavailable(),
+        }
+    }
+}
+
 impl Reprocess {
     pub(super) fn new(core: Arc<Core>, worker: String, stop: CancellationToken) -> Self {
         Self { core, worker, stop }
@@ -68,7 +86,12 @@ impl Reprocess {
                 () = self.core.pipeline.bell.rung() => {}
                 () = sleep(wait) => {}
             }
-            if let Err(error) = self.process().await {
+            let ran = tokio::select! {
+                ran = self.process() => ran,
+                // What it holds is taken over when its leases run out.
+                () = self.out_of_time() => return,
+            };
+            if let Err(error) = ran {
                 let pipeline = &self.core.pipeline.name;
                 tracing::warn!(%pipeline, %error, "the failed events do not answer: the next run goes on");
             }
@@ -76,12 +99,22 @@ impl Reprocess {
         }
     }
 
+    async fn out_of_time(&self) {
+        self.stop.cancelled().await;
+        sleep(self.core.options.grace).await;
+    }
+
     /// One run: at most what waits now, so that what fails again waits for the next one.
-    async fn process(&self) -> Result<(), Error> {
-        let mut left = self.core.failed.backlog().await?;
+    async fn process(&self) -> Result<(), Trouble> {
+        let mut left = in_time(self.core.failed.backlog()).await?;
         let mut tried = Tried::default();
         while left > 0 && tried.outage.is_none() && !self.stop.is_cancelled() {
-            let claimed = self.turn(&mut tried, Some(&self.claim(left))).await?.claimed;
+            let claimed = match self.turn(&mut tried, Some(&self.claim(left))).await {
+                Ok(turn) => turn.claimed,
+                // What was tried is settled all the same, if it can be.
+                Err(_) if !tried.settled.is_empty() => break,
+                Err(trouble) => return Err(trouble),
+            };
             if claimed.is_empty() {
                 return Ok(());
             }
@@ -106,10 +139,10 @@ impl Reprocess {
     }
 
     /// The last settlements of a run. In vain, their leases run out and the rows are claimed again.
-    async fn settle(&self, tried: &mut Tried) -> Result<(), Error> {
+    async fn settle(&self, tried: &mut Tried) -> Result<(), Trouble> {
         for _ in 1..SETTLE_TRIES {
             match self.turn(tried, None).await {
-                Err(error) if error.is_unavailable() => sleep(SETTLE_PAUSE).await,
+                Err(trouble) if trouble.may_pass() => sleep(SETTLE_PAUSE).await,
                 turn => return turn.map(drop),
             }
         }
@@ -117,9 +150,8 @@ impl Reprocess {
     }
 
     /// Settles, claims, and tells what is durable by then.
-    async fn turn(&self, tried: &mut Tried, claim: Option<&Claim>) -> Result<Turn, Error> {
-        let turn = timeout(GIVE_UP, self.core.failed.turn(&mut tried.settled, claim)).await;
-        let turn = turn.unwrap_or_else(|_| Err(no_answer()))?;
+    async fn turn(&self, tried: &mut Tried, claim: Option<&Claim>) -> Result<Turn, Trouble> {
+        let turn = in_time(self.core.failed.turn(&mut tried.settled, claim)).await?;
         for note in tried.notes.drain(..) {
             if turn.lost.contains(&note.work) {
                 tracing::warn!(pipeline = %self.core.pipeline.name, work = %note.work, "lease lost: another scheduler took it over");
@@ -168,7 +200,8 @@ impl Reprocess {
 
     async fn extend(&self, leases: &mut [Lease]) {
         let mut all: Vec<&mut Lease> = leases.iter_mut().collect();
-        if let Err(error) = self.core.failed.extend(&mut all, self.core.options.schedule.lease).await {
+        let extended = in_time(self.core.failed.extend(&mut all, self.core.options.schedule.lease)).await;
+        if let Err(error) = extended {
             tracing::warn!(pipeline = %self.core.pipeline.name, %error, "leases could not be extended");
         }
     }
@@ -198,7 +231,7 @@ impl Reprocess {
                 Some((failure, end)) => self.sentence(work, failure, *end),
             };
             tried.settled.push((lease, settlement));
-            let (key, retry_count) = (work.event.key.clone(), work.retry_count + 1);
+            let (key, retry_count) = (work.event.key.clone(), work.retry_count.saturating_add(1));
             tried.notes.push(Note { work: work.event.id, key, retry_count, failed });
         }
         tried
@@ -222,6 +255,6 @@ impl Reprocess {
     }
 }
 
-fn no_answer() -> Error {
-    Error::Setting(format!("no answer within {GIVE_UP:?}"))
+async fn in_time<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Trouble> {
+    timeout(GIVE_UP, call).await.map_or(Err(Trouble::NoAnswer), |answer| Ok(answer?))
 }
