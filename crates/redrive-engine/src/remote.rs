@@ -175,13 +175,15 @@ impl Remote {
         Ok(if turn.lost.is_empty() { Reported::Accepted } else { Reported::Lost })
     }
 
-    /// Notes whether the store answers: its outages are excused here, too.
+    /// Notes whether the store answers: its outages are excused here, too. A refusal is an answer.
     async fn heard<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let (asked, lease) = (Instant::now(), self.pipeline.pace.lease);
         let answer = call.await;
         match &answer {
-            Ok(_) => self.pipeline.aftermath.answered(asked, Instant::now(), lease),
-            Err(_) => self.pipeline.aftermath.failed(asked, Instant::now(), lease),
+            Err(error) if error.is_unavailable() => {
+                self.pipeline.aftermath.failed(asked, Instant::now(), lease);
+            }
+            _ => self.pipeline.aftermath.answered(asked, Instant::now(), lease),
         }
         answer
     }

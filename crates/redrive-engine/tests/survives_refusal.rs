@@ -120,3 +120,18 @@ async fn a_worker_elsewhere_keeps_its_lease_when_the_store_was_away_for_longer()
     assert!(remote.claim("other", 1, lease).await.unwrap().is_empty(), "the holder could not extend it");
     assert_eq!(remote.complete(ids[0], fence).await.unwrap(), Reported::Accepted);
 }
+
+/// A refusal was taken for an outage, and the deaths of workers were excused for as long as it came again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_that_is_refused_excuses_no_dead_worker() {
+    let database = sqlite();
+    let (mut store, ids) = Faulty::over(&database, 2).await;
+    store.refuses = Some(ids[0]);
+    let remote = Remote::new(Arc::new(pipeline(&Arc::new(store), Duration::from_secs(60))));
+    let claimed = remote.claim("reports", 1, Duration::from_secs(60)).await.unwrap();
+    assert!(remote.complete(ids[0], claimed[0].0.fence()).await.is_err());
+    let claimed = remote.claim("dies", 1, Duration::ZERO).await.unwrap();
+    assert_eq!(claimed[0].1.retry_count, 0);
+    let next = remote.claim_patiently("next", 1, Duration::from_secs(60), Duration::from_secs(10)).await;
+    assert_eq!(next.unwrap()[0].1.retry_count, 1, "the attempt of the one that died counts");
+}
