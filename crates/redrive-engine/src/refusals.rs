@@ -43,7 +43,7 @@ impl Refusals {
         self.alerts.handler_down(HandlerDown {
             pipeline: Inert::new(&self.pipeline),
             handler: Inert::new(JOURNAL),
-            error: Inert::new(&error.to_string()),
+            error: Inert::new(&format!("events are refused, their senders must send them again: {error}")),
         });
     }
 

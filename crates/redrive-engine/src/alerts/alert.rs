@@ -136,7 +136,7 @@ pub struct LadderMoved {
 pub struct Dropped {
     /// The pipeline.
     pub pipeline: Inert,
-    /// How many.
+    /// How many; 0 when nobody can tell.
     pub events: u64,
     /// Why.
     pub why: Inert,

@@ -107,7 +107,7 @@ fn recovered(level: &Level) -> Message {
 fn handler_down(handler: &HandlerDown) -> Message {
     Message::new(format!("Handler {} of {} is down", handler.handler, handler.pipeline))
         .with("error", &handler.error)
-        .with("meanwhile", "its events wait; they are not counted as failed")
+        .with("meanwhile", "what was accepted waits, and is not counted as failed")
 }
 
 fn handler_up(handler: &HandlerUp) -> Message {
@@ -127,8 +127,13 @@ fn ladder_moved(moved: &LadderMoved) -> Message {
 }
 
 fn dropped(dropped: &Dropped) -> Message {
-    let noun = if dropped.events == 1 { "event was" } else { "events were" };
-    Message::new(format!("{} {noun} lost in {}", Grouped(dropped.events), dropped.pipeline))
+    let what = match dropped.events {
+        // Nobody can tell what stood in the damaged part of a journal.
+        0 => "Events may be lost".to_owned(),
+        1 => "1 event was lost".to_owned(),
+        events => format!("{} events were lost", Grouped(events)),
+    };
+    Message::new(format!("{what} in {}", dropped.pipeline))
         .with("why", &dropped.why)
         .with("what to do", "whoever sent them must send them again")
 }
@@ -203,6 +208,19 @@ mod tests {
         assert_eq!(message.fields.len(), 21);
         assert_eq!(message.fields[0], ("Type00".to_owned(), "100".to_owned()));
         assert_eq!(message.fields[20], ("other types".to_owned(), "390".to_owned()));
+    }
+
+    /// "0 events were lost" let people sleep on.
+    #[test]
+    fn a_loss_is_told_even_if_nobody_knows_how_many() {
+        for (events, title) in [
+            (0, "Events may be lost in orders"),
+            (1, "1 event was lost in orders"),
+            (2_000, "2,000 events were lost in orders"),
+        ] {
+            let lost = Dropped { pipeline: "orders".into(), events, why: "damaged".into() };
+            assert_eq!(Message::of(&Alert::Dropped(lost)).title, title);
+        }
     }
 
     #[test]

@@ -14,8 +14,8 @@
 //! }
 //! ```
 //! `kind` is `dead_letter`, `more_letters`, `threshold_reached`, `threshold_recovered`, `handler_down`,
-//! `handler_up`, `ladder_moved`, `dropped`, `report` or `held_back`; the fields after it are those of [`Alert`]. New kinds and fields
-//! may come with the same version. With a secret, the request is signed as the `http` handler signs
+//! `handler_up`, `ladder_moved`, `dropped`, `report` or `held_back`; the fields after it are those of
+//! [`Alert`]. New kinds and fields may come with the same version. With a secret, the request is signed as the `http` handler signs
 //! (`redrive-signature`, see [`crate::handlers::signature`]). Any 2xx means that it was taken.
 
 use async_trait::async_trait;
