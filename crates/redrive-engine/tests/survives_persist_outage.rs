@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers fail as the tests do")]
 
 mod persisting;
+mod servers;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,15 +16,13 @@ use redrive_engine::persist::Durability;
 use redrive_engine::{Persister, Rung, WatchOptions};
 use redrive_spool::{Journal, JournalOptions};
 use redrive_store::Record;
-use redrive_testkit::{Client, TestDatabase, mysql, postgres, server};
-use tokio::process::Command;
+use redrive_testkit::{TestDatabase, mysql, postgres};
+use servers::{recovers_quickly, restartable, service};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_postgres_that_goes_down_and_up_loses_and_fails_no_event() {
-    if let Some(database) = restartable(postgres(file!()).await) {
-        // After a crash it would sync the files of every database that any suite has made, one by one.
-        let mut client = Client::connect(&database).await;
-        client.attempt("ALTER SYSTEM SET recovery_init_sync_method = 'syncfs'").await.ok();
+    if let Some(database) = restartable(postgres(file!()).await, file!()) {
+        recovers_quickly(&database).await;
         survives("postgres", database, Durability::Memory).await;
         survives("postgres", postgres(file!()).await.unwrap(), Durability::Journal).await;
     }
@@ -31,15 +30,10 @@ async fn a_postgres_that_goes_down_and_up_loses_and_fails_no_event() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mariadb_that_goes_down_and_up_loses_and_fails_no_event() {
-    if let Some(database) = restartable(mysql(file!()).await) {
+    if let Some(database) = restartable(mysql(file!()).await, file!()) {
         survives("mariadb", database, Durability::Memory).await;
         survives("mariadb", mysql(file!()).await.unwrap(), Durability::Journal).await;
     }
-}
-
-fn restartable(database: Option<TestDatabase>) -> Option<TestDatabase> {
-    let database = database?;
-    server("REDRIVE_TEST_SERVICES", file!()).map(|_| database)
 }
 
 async fn survives(name: &str, database: TestDatabase, durability: Durability) {
@@ -111,11 +105,4 @@ impl Caller {
         self.task.await.unwrap();
         self.accepted.load(Ordering::Relaxed)
     }
-}
-
-/// Does this to the server.
-async fn service(action: &str, name: &str) {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/service");
-    let done = Command::new(script).args([action, name]).output().await.unwrap();
-    assert!(done.status.success(), "{action} {name}: {}", String::from_utf8_lossy(&done.stderr));
 }

@@ -5,19 +5,20 @@
 #![allow(clippy::unwrap_used, reason = "helpers fail as the tests do")]
 
 mod common;
+mod servers;
 
 use std::time::Duration;
 
 use common::{Flow, LEASE};
-use redrive_testkit::{Client, TestDatabase, mysql, postgres, server};
-use tokio::process::Command;
+use redrive_testkit::{TestDatabase, mysql, postgres};
+use servers::{recovers_quickly, restartable, service};
 
 /// How long work may take to go on once the store is back.
 const RESUMES: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_postgres_that_is_restarted_killed_or_long_away_costs_no_attempts() {
-    if let Some(database) = restartable(postgres(file!()).await) {
+    if let Some(database) = restartable(postgres(file!()).await, file!()) {
         recovers_quickly(&database).await;
         survives_outages("postgres", database).await;
     }
@@ -25,21 +26,9 @@ async fn a_postgres_that_is_restarted_killed_or_long_away_costs_no_attempts() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mariadb_that_is_restarted_killed_or_long_away_costs_no_attempts() {
-    if let Some(database) = restartable(mysql(file!()).await) {
+    if let Some(database) = restartable(mysql(file!()).await, file!()) {
         survives_outages("mariadb", database).await;
     }
-}
-
-fn restartable(database: Option<TestDatabase>) -> Option<TestDatabase> {
-    let database = database?;
-    server("REDRIVE_TEST_SERVICES", file!()).map(|_| database)
-}
-
-/// After a crash, Postgres would sync the files of every database that any suite has made, one by one; that
-/// takes longer than everything else here. One that is too old for the setting does so.
-async fn recovers_quickly(database: &TestDatabase) {
-    let mut client = Client::connect(database).await;
-    client.attempt("ALTER SYSTEM SET recovery_init_sync_method = 'syncfs'").await.ok();
 }
 
 async fn survives_outages(name: &str, database: TestDatabase) {
@@ -71,11 +60,4 @@ async fn recovers(flow: &Flow) {
     flow.makes_progress(RESUMES).await;
     flow.drains().await;
     flow.is_unharmed().await;
-}
-
-/// Does this to the server.
-async fn service(action: &str, name: &str) {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/service");
-    let done = Command::new(script).args([action, name]).output().await.unwrap();
-    assert!(done.status.success(), "{action} {name}: {}", String::from_utf8_lossy(&done.stderr));
 }
