@@ -18,10 +18,12 @@ pub enum Error {
         source: Arc<io::Error>,
     },
     /// There is no room left that the settings allow: try again when some has been freed.
-    #[error("{} is full: {size} bytes of at most {limit} are used", dir.display())]
+    #[error("{} is full: {more} bytes more do not fit, {size} of at most {limit} are used", dir.display())]
     Full {
         /// Which folder.
         dir: PathBuf,
+        /// How much more it should hold.
+        more: u64,
         /// How much it holds.
         size: u64,
         /// How much it may hold.
@@ -38,7 +40,7 @@ pub enum Error {
         limit: usize,
     },
     /// Another process uses the folder: stop it, or give this one a folder of its own.
-    #[error("{} is in use by another process", dir.display())]
+    #[error("{} is in use by another process: stop that, or give this one a folder of its own", dir.display())]
     InUse {
         /// Which folder.
         dir: PathBuf,

@@ -12,6 +12,8 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
+use crate::error::Error;
+
 /// A place for files.
 pub trait Filesystem: Debug + Send + Sync + 'static {
     /// Makes a folder and those above it; what is there already is fine.
@@ -217,6 +219,23 @@ pub(crate) fn make_folder(filesystem: &dyn Filesystem, dir: &Path) -> io::Result
     }
     filesystem.create_dir_all(dir)?;
     filesystem.sync_dir(above)
+}
+
+/// Takes a name away. Whether it was there.
+pub(crate) fn remove_if_there(filesystem: &dyn Filesystem, path: &Path) -> Result<bool, Error> {
+    match filesystem.remove(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Error::io("remove", path)(error)),
+    }
+}
+
+/// Writes a whole file, durably but for its name. What somebody left there who was interrupted is replaced.
+pub(crate) fn write_anew(filesystem: &dyn Filesystem, path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    remove_if_there(filesystem, path)?;
+    let mut file = filesystem.create(path).map_err(Error::io("create", path))?;
+    file.append(bytes).map_err(Error::io("write", path))?;
+    file.sync().map_err(Error::io("sync", path))
 }
 
 struct DiskFile(fs::File);

@@ -2,9 +2,9 @@
 //!
 //! It keeps what was synced apart from what was not. [`ModelDisk::lose_power`] takes away what was not:
 //! of each unsynced write nothing, a part, zeros or all of it survives; of each unsynced change of a folder
-//! nothing or all; of a folder whose own name is not synced nothing or all that is in it. Which, is decided by a seed. It can also fail at a chosen operation ([`Fault`]), and
-//! keeps the habit of real systems that a sync which failed has dropped the bytes, and reports success when
-//! asked again.
+//! nothing or all; of a folder whose own name is not synced nothing or all that is in it. Which, is decided by
+//! a seed. It can also fail at a chosen operation ([`Fault`]), and keeps the habit of real systems that a sync
+//! which failed has dropped the bytes, and reports success when asked again.
 //!
 //! It is not a stand-in for a real disk elsewhere: everything is in memory.
 

@@ -1,4 +1,7 @@
 //! The object store that batches go to: S3, Google Cloud, Azure, or a folder.
+//!
+//! A put is whole or not at all, and a repetition overwrites the same object. What is wrong with the store is
+//! never held against a batch: only what the store says of this one object is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,24 +85,14 @@ impl Target {
         let wrong = || TargetError::Address { address: address.to_owned() };
         let url = Url::parse(address).map_err(|_| wrong())?;
         let store = |source| TargetError::Store { address: address.to_owned(), source };
-        match url.scheme() {
-            "s3" => Self::over(s3(address, patience).map_err(store)?, url.path(), raw, damaged),
-            "gs" => Self::over(google(address, patience).map_err(store)?, url.path(), raw, damaged),
-            "az" => Self::over(azure(address, patience).map_err(store)?, url.path(), raw, damaged),
-            "file" => {
-                let folder = url.to_file_path().map_err(|()| wrong())?;
-                let Err(error) = std::fs::create_dir_all(&folder) else {
-                    let local = LocalFileSystem::new_with_prefix(folder).map_err(store)?;
-                    return Self::over(Arc::new(local.with_fsync(true)), "", raw, damaged);
-                };
-                // As a bucket that does not answer: batches wait on disk, and each is an attempt at it.
-                tracing::warn!(store = address, %error, "the folder cannot be made: is a disk not mounted?");
-                let root = Path::from_absolute_path(&folder).map_err(|_| wrong())?;
-                let local = LocalFileSystem::new().with_fsync(true);
-                Self::over(Arc::new(local), root.as_ref(), raw, damaged)
-            }
-            _ => Err(wrong()),
-        }
+        let (store, root) = match url.scheme() {
+            "s3" => (s3(address, patience).map_err(store)?, url.path().to_owned()),
+            "gs" => (google(address, patience).map_err(store)?, url.path().to_owned()),
+            "az" => (azure(address, patience).map_err(store)?, url.path().to_owned()),
+            "file" => local(&url.to_file_path().map_err(|()| wrong())?).map_err(store)?,
+            _ => return Err(wrong()),
+        };
+        Self::over(store, &root, raw, damaged)
     }
 
     /// A store of the caller's.
@@ -157,6 +150,18 @@ fn azure(address: &str, patience: &Patience) -> object_store::Result<Arc<dyn Obj
     install_crypto();
     let builder = MicrosoftAzureBuilder::from_env().with_url(address).with_retry(patience.retry());
     Ok(Arc::new(builder.with_client_options(patience.client("AZURE_ALLOW_HTTP")).build()?))
+}
+
+/// A folder, and the root within that store.
+fn local(folder: &std::path::Path) -> object_store::Result<(Arc<dyn ObjectStore>, String)> {
+    let Err(error) = std::fs::create_dir_all(folder) else {
+        let local = LocalFileSystem::new_with_prefix(folder)?.with_fsync(true);
+        return Ok((Arc::new(local), String::new()));
+    };
+    // As a bucket that does not answer: batches wait on disk, and each is an attempt at it.
+    tracing::warn!(store = %folder.display(), %error, "the folder cannot be made: is a disk not mounted?");
+    let root = Path::from_absolute_path(folder)?;
+    Ok((Arc::new(LocalFileSystem::new().with_fsync(true)), root.into()))
 }
 
 impl Patience {

@@ -132,7 +132,7 @@ impl History {
     fn acknowledge_up_to(&mut self, nth: usize) {
         let position = self.debts.owed.keys().nth(nth).copied();
         if let Some(position) = position {
-            self.journal().acknowledge_up_to(position);
+            self.journal().acknowledge(Span { first: Position(1), last: position });
             self.debts.owed.retain(|other, _| *other > position);
         }
     }

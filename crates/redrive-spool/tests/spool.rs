@@ -232,9 +232,54 @@ fn over_its_size_the_oldest_go_first_or_the_batch_is_refused() {
         assert_eq!(spool.is_full_for(size), on_full == OnFull::Refuse);
         assert_eq!(spool.stats().files, 3);
         let huge = Batch { data: vec![0; 4 * size as usize].into(), meta: batch("x").meta };
-        assert!(spool.save(&spool.name(at(NOW)), &huge, at(NOW)).unwrap_err().is_full());
+        let error = spool.save(&spool.name(at(NOW)), &huge, at(NOW)).unwrap_err();
+        assert!(error.is_full() && error.to_string().contains("bytes more do not fit"), "{error}");
         assert_eq!(spool.stats().files, 3, "nothing is deleted for what will not fit anyway");
     }
+}
+
+/// Files went to make room for a batch that then was not kept, and nobody was told.
+#[test]
+fn what_was_evicted_for_a_batch_that_was_not_kept_is_told_with_the_next() {
+    let disk = ModelDisk::default();
+    let size = batch("0").data.len() as u64;
+    let options = SpoolOptions { max_size: 3 * size, ..options() };
+    let spool = Spool::open_on(Arc::new(disk.clone()), Path::new("/spool"), options, at(NOW)).unwrap();
+    let save = |text: &str| spool.save(&spool.name(at(NOW)), &batch(text), at(NOW));
+    assert_eq!(save("first").unwrap(), []);
+    disk.arm(Some(Fault::FullAt(1)));
+    assert!(save("second").unwrap_err().is_full());
+    assert_eq!(spool.stats().files, 0, "the first had to go");
+    disk.arm(None);
+    let told = save("third").unwrap();
+    assert_eq!(told.iter().map(|lost| lost.events).collect::<Vec<_>>(), [1]);
+}
+
+/// A sync of the folder that failed left the batch there: it was dropped and counted, and uploaded all the same.
+#[test]
+fn a_batch_that_was_not_saved_is_not_there() {
+    for operation in 1..20 {
+        let disk = ModelDisk::default();
+        let dir = Path::new("/spool");
+        let spool = Spool::open_on(Arc::new(disk.clone()), dir, options(), at(NOW)).unwrap();
+        disk.arm(Some(Fault::FailsAt(operation, ErrorKind::Other)));
+        let saved = spool.save(&spool.name(at(NOW)), &batch("x"), at(NOW));
+        disk.arm(None);
+        let left = disk.names(dir).unwrap().count();
+        assert!(saved.is_ok() || left == 0, "operation {operation}: {left} files");
+    }
+}
+
+/// Meta files were not measured at a start: the same folder was smaller than before.
+#[test]
+fn a_restart_finds_the_folder_as_large_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = open(folder.path(), options());
+    let name = spool.name(at(NOW));
+    spool.save(&name, &batch("x"), at(NOW)).unwrap();
+    let again = open(folder.path(), options());
+    assert_eq!(again.stats(), spool.stats());
+    assert_eq!(again.waiting(&name).unwrap().bytes, Some(again.stats().bytes));
 }
 
 #[tokio::test]
@@ -252,6 +297,24 @@ async fn a_file_that_the_disk_does_not_give_does_not_stand_in_the_way() {
     assert!(matches!(spool.process_one(&target, at(NOW)).await.outcome, Outcome::Uploaded { .. }));
     assert!(matches!(spool.process_one(&target, at(NOW)).await.outcome, Outcome::Empty));
     assert!(matches!(spool.process_one(&target, at(NOW + 301)).await.outcome, Outcome::Uploaded { .. }));
+}
+
+/// All of it was read into memory: a dump that somebody put into the folder ended the process, again and again.
+#[tokio::test]
+async fn a_file_that_is_far_too_large_is_told_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let dump = folder.path().join("1700000001_x_000001.jsonl.gz");
+    fs::File::create(&dump).unwrap().set_len((1 << 30) + 1).unwrap();
+    let spool = open(folder.path(), SpoolOptions { max_size: u64::MAX, ..options() });
+    spool.save(&spool.name(at(NOW)), &batch("good"), at(NOW)).unwrap();
+    let (_, target) = store();
+    let Outcome::Unreadable { error, .. } = spool.process_one(&target, at(NOW)).await.outcome else {
+        panic!("it was read")
+    };
+    assert!(error.to_string().contains("upload it by hand"), "{error}");
+    assert!(spool.read("1700000001_x_000001.jsonl.gz").is_err());
+    assert!(matches!(spool.process_one(&target, at(NOW)).await.outcome, Outcome::Uploaded { .. }));
+    assert!(dump.exists());
 }
 
 /// Half of a file was uploaded and deleted under its writer: the rest was gone.
@@ -298,11 +361,12 @@ async fn a_batch_of_ours_without_its_meta_file_goes_at_once() {
 }
 
 /// A redrive while recovery was at the same file: its events were taken out of the books twice.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn of_several_who_upload_a_file_at_once_one_is_told_of_it() {
     let folder = tempfile::tempdir().unwrap();
     let spool = open(folder.path(), options());
-    let slow = ThrottleConfig { wait_put_per_call: Duration::from_millis(100), ..ThrottleConfig::default() };
+    // Time stands still until both have read the file, and wait for the store.
+    let slow = ThrottleConfig { wait_put_per_call: Duration::from_secs(1), ..ThrottleConfig::default() };
     let store = Arc::new(ThrottledStore::new(InMemory::new(), slow));
     let target = Target::over(store, "", "RAW", "RAW_DLQ").unwrap();
     let name = spool.name(at(NOW));
@@ -341,6 +405,42 @@ async fn a_file_that_fails_alone_is_put_off_and_the_store_is_not_blamed() {
     let (unclear, alone) = (Some(Culprit::Unclear), Some(Culprit::File));
     assert_eq!(culprits, [unclear, None, alone, None, None, alone]);
     assert_eq!(names(&store.path().join("RAW")).len(), 2);
+}
+
+/// Its events were taken out of the books again and again, every five minutes.
+#[tokio::test]
+async fn a_file_counts_as_uploaded_when_it_is_gone_from_the_disk() {
+    for operation in 1..20 {
+        let disk = ModelDisk::default();
+        let dir = Path::new("/spool");
+        let spool = Arc::new(Spool::open_on(Arc::new(disk.clone()), dir, options(), at(NOW)).unwrap());
+        spool.save(&spool.name(at(NOW)), &batch("x"), at(NOW)).unwrap();
+        let (_, target) = store();
+        disk.arm(Some(Fault::FailsAt(operation, ErrorKind::PermissionDenied)));
+        let mut uploads = 0;
+        for later in [0, 301, 602] {
+            let outcome = spool.process_one(&target, at(NOW + later)).await.outcome;
+            uploads += usize::from(matches!(outcome, Outcome::Uploaded { .. } | Outcome::Quarantined { .. }));
+        }
+        assert_eq!((uploads, spool.stats().files), (1, 0), "operation {operation}");
+    }
+}
+
+/// Two processes share a folder: both counted the same file, as uploaded or as lost.
+#[tokio::test]
+async fn what_another_process_has_taken_away_is_not_counted_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let size = batch("x").data.len() as u64;
+    let ours = open(folder.path(), SpoolOptions { max_size: 3 * size, ..options() });
+    let names: Vec<String> = (0..2).map(|_| ours.name(at(NOW))).collect();
+    ours.save(&names[0], &batch("x"), at(NOW)).unwrap();
+    let others = open(folder.path(), SpoolOptions::new("i-other"));
+    let (_, target) = store();
+    assert!(matches!(others.process_one(&target, at(NOW)).await.outcome, Outcome::Uploaded { .. }));
+    assert_eq!(ours.stats().files, 1, "nobody has told this one");
+    assert_eq!(ours.save(&names[1], &batch("y"), at(NOW)).unwrap(), [], "it made room, and nothing was lost");
+    fs::remove_file(folder.path().join(&names[1])).unwrap();
+    assert!(!ours.set_aside(&names[1]).unwrap(), "nor is anything set aside that is not there");
 }
 
 /// The folder is read beside the steps: a queue that is never empty must not hide what others put there.

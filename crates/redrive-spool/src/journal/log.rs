@@ -1,4 +1,4 @@
-//! The one writer of a journal: writes groups of records, and takes away what is acknowledged.
+//! The files of a journal as its one writer has them: groups of records go in, and what is acknowledged goes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use super::segment::Segment;
 use super::state::Shared;
 use super::{Position, Span};
 use crate::error::Error;
-use crate::filesystem::File;
+use crate::filesystem::{File, remove_if_there};
 
 /// What the first frame of a segment carries, for whoever looks at the file.
 const TITLE: &[u8] = b"redrive journal 1";
 
-/// The one writer.
+/// The files, and the one that is open.
 pub(super) struct Log {
     shared: Arc<Shared>,
     active: Option<Active>,
@@ -42,7 +42,7 @@ impl Log {
         if size.saturating_add(more) <= limit {
             return Ok(());
         }
-        Err(Error::Full { dir: self.shared.dir.clone(), size, limit })
+        Err(Error::Full { dir: self.shared.dir.clone(), more, size, limit })
     }
 
     /// Writes a group of appends, one sync for all of them. Each gets its span, or all the same error.
@@ -93,12 +93,7 @@ impl Log {
                 Err(error) if !error.is_full() => return Err(error),
                 _ => {}
             }
-            match self.shared.filesystem.remove(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Error::io("remove", &path)(error));
-                }
-                _ => {}
-            }
+            remove_if_there(self.shared.filesystem.as_ref(), &path)?;
             self.shared.state().segments.pop_front();
             let dir = &self.shared.dir;
             self.shared.filesystem.sync_dir(dir).map_err(Error::io("sync", dir))?;

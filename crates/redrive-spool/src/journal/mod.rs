@@ -8,8 +8,9 @@
 //!   this process and after a restart. A record may be delivered again after a crash: acknowledgements are
 //!   written down with the next append, or after 200 ms, or at the end.
 //! - A record whose append failed, or was never answered, may be delivered after a crash.
-//! - The folder never grows beyond [`JournalOptions::max_size`]: an append that would is refused, and
-//!   nothing is ever deleted that is not acknowledged.
+//! - An append that would take the folder beyond [`JournalOptions::max_size`] is refused, and nothing is ever
+//!   deleted that is not acknowledged. What it writes down of acknowledgements may go a little beyond; what
+//!   is set aside under `damaged/` does not count.
 //! - Whatever is found in the folder, the journal opens. Bytes that are no whole record are kept, byte for
 //!   byte, under `damaged/`, reported in [`Recovery`], and stepped over. So are segments that are empty, and
 //!   records that are gone from between others: what was answered for is never lost in silence.
@@ -80,7 +81,7 @@ mod state;
 mod writer;
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -114,6 +115,11 @@ impl Default for JournalOptions {
 impl JournalOptions {
     fn segment_size(&self) -> u64 {
         self.segment_size.min(self.max_size / 4)
+    }
+
+    /// The length in a frame has four bytes.
+    fn max_record(&self) -> usize {
+        self.max_record.min(u32::MAX as usize)
     }
 }
 
@@ -239,11 +245,6 @@ impl Journal {
         }
     }
 
-    /// The next room has everything up to this place.
-    pub fn acknowledge_up_to(&self, position: Position) {
-        self.acknowledge(Span { first: Position(1), last: position });
-    }
-
     /// Reads from the oldest record that is not acknowledged.
     #[must_use]
     pub fn reader(&self) -> Reader {
@@ -264,7 +265,7 @@ impl Journal {
 
     /// Where it is.
     #[must_use]
-    pub fn dir(&self) -> &PathBuf {
+    pub fn dir(&self) -> &Path {
         &self.shared.dir
     }
 
@@ -276,7 +277,7 @@ impl Journal {
     }
 
     fn check_sizes(&self, records: &[Bytes]) -> Result<(), Error> {
-        let limit = self.shared.options.max_record;
+        let limit = self.shared.options.max_record();
         match records.iter().position(|record| record.len() > limit) {
             Some(item) => Err(Error::TooLarge { item, size: records[item].len(), limit }),
             None => Ok(()),

@@ -76,7 +76,7 @@ impl Reader {
         records
     }
 
-    /// Waits until there is something that this reader has not seen. Ends at once when the journal closed.
+    /// Waits until there is something that this reader has not seen; for ever, if nothing is appended any more.
     pub async fn wait(&mut self) {
         let seen = self.place.seen;
         let _ = self.durable.wait_for(|last| *last > seen).await;
@@ -103,11 +103,16 @@ impl Reader {
     }
 
     fn read_chunk(&mut self, segment: &Segment, length: u64, batch: &mut Batch) -> Result<(), Error> {
-        let Some(bytes) = self.load(segment, length)? else {
-            self.place.offset = u64::MAX;
-            return Ok(());
+        let bytes = match self.load(segment, length)? {
+            Some(bytes) if !bytes.is_empty() => Bytes::from(bytes),
+            short_or_gone => {
+                if short_or_gone.is_some() {
+                    tracing::error!(segment = %segment.path.display(), offset = self.place.offset, "a file of the journal is shorter than it was: the records that are missing are left out");
+                }
+                self.place.offset = u64::MAX;
+                return Ok(());
+            }
         };
-        let bytes = Bytes::from(bytes);
         let mut at = 0;
         while at < bytes.len() && !batch.is_full() {
             at = match frame::decode(&bytes, at) {
@@ -134,15 +139,15 @@ impl Reader {
     /// the very end of a chunk.
     fn step_over(&self, found: &Found, bytes: &[u8], at: usize, segment: &Segment) -> usize {
         let offset = self.place.offset + at as u64;
-        tracing::error!(segment = %segment.path.display(), offset, "a record of the journal is damaged and left out; it is set aside at the next start");
+        tracing::error!(segment = %segment.path.display(), offset, "a record of the journal is damaged and left out: a start keeps its bytes under damaged/");
         match found {
             Found::DamagedPayload(end) => *end,
             _ => frame::next_marker(bytes, at).unwrap_or(bytes.len().saturating_sub(3).max(at + 1)),
         }
     }
 
-    /// The next stretch of a segment: at least one whole frame. `None` if it was removed meanwhile, which
-    /// is done when all of it is acknowledged.
+    /// The next stretch of a segment: at least one whole frame, or nothing if somebody has cut the file. `None`
+    /// if it was removed meanwhile, which is done when all of it is acknowledged.
     fn load(&self, segment: &Segment, length: u64) -> Result<Option<Vec<u8>>, Error> {
         let mut file = match self.shared.filesystem.open(&segment.path) {
             Ok(file) => file,

@@ -9,7 +9,7 @@ use super::segment::{self, Scan, Segment};
 use super::state::State;
 use super::{Position, Span};
 use crate::error::Error;
-use crate::filesystem::Filesystem;
+use crate::filesystem::{Filesystem, write_anew};
 
 /// Where damaged bytes are kept.
 const DAMAGED: &str = "damaged";
@@ -95,17 +95,133 @@ impl fmt::Display for Damaged {
 
 /// Reads the folder.
 pub(super) fn recover(filesystem: &dyn Filesystem, dir: &Path) -> Result<(State, Recovery), Error> {
-    let mut state = State { next: 1, ..State::default() };
-    let mut recovery = Recovery::default();
-    let mut numbers = Numbers::default();
+    let state = State { next: 1, ..State::default() };
+    let mut opening = Opening { filesystem, dir, state, numbers: Numbers::default(), damaged: Vec::new() };
     for first in firsts(filesystem, dir)? {
-        recover_segment(filesystem, dir, first, &mut state, &mut recovery, &mut numbers)?;
+        opening.segment(first)?;
     }
     filesystem.sync_dir(dir).map_err(Error::io("sync", dir))?;
-    recovery.damaged.extend(numbers.settle(&mut state));
-    recovery.records = state.stats().records;
-    recovery.last = Position(state.next - 1);
+    let Opening { mut state, numbers, mut damaged, .. } = opening;
+    damaged.extend(numbers.settle(&mut state));
+    let recovery = Recovery { records: state.stats().records, last: Position(state.next - 1), damaged };
     Ok((state, recovery))
+}
+
+/// The first numbers of the segments, in order. Those that were only begun go.
+fn firsts(filesystem: &dyn Filesystem, dir: &Path) -> Result<Vec<u64>, Error> {
+    let mut firsts = Vec::new();
+    for name in filesystem.names(dir).map_err(Error::io("list", dir))? {
+        let name = name.map_err(Error::io("list", dir))?;
+        firsts.extend(name.to_str().and_then(Segment::number_of));
+        if name.to_str().is_some_and(Segment::is_unnamed) {
+            let path = dir.join(name);
+            filesystem.remove(&path).map_err(Error::io("remove", &path))?;
+        }
+    }
+    firsts.sort_unstable();
+    Ok(firsts)
+}
+
+/// A folder of which some segments are read.
+struct Opening<'a> {
+    filesystem: &'a dyn Filesystem,
+    dir: &'a Path,
+    state: State,
+    numbers: Numbers,
+    damaged: Vec<Damaged>,
+}
+
+impl Opening<'_> {
+    /// Reads the segment that comes next.
+    fn segment(&mut self, first: u64) -> Result<(), Error> {
+        let path = Segment::path(self.dir, first);
+        let bytes = self.filesystem.read(&path).map_err(Error::io("read", &path))?;
+        let scan = segment::scan(&bytes);
+        for range in &scan.damaged {
+            self.set_aside(first, &bytes, range.clone(), Damage::Damaged)?;
+        }
+        if scan.frames.is_empty() {
+            // It had its name, so it held something.
+            self.set_aside(first, &bytes, 0..bytes.len(), Damage::Damaged)?;
+            self.numbers.emptied = first;
+            return self.filesystem.remove(&path).map_err(Error::io("remove", &path));
+        }
+        if scan.end < bytes.len() {
+            self.set_aside(first, &bytes, scan.end..bytes.len(), Damage::Unfinished)?;
+        }
+        self.cut(&path, scan.end, bytes.len())?;
+        let last = self.learn(first, &bytes, &scan);
+        self.state.segments.push_back(Segment { first, last, length: scan.end as u64, path });
+        Ok(())
+    }
+
+    /// Keeps bytes that are no records, under a name that says where they were. Zeros are not worth keeping.
+    fn set_aside(
+        &mut self,
+        segment: u64,
+        bytes: &[u8],
+        range: Range<usize>,
+        kind: Damage,
+    ) -> Result<(), Error> {
+        let damaged = &bytes[range.clone()];
+        let is_kept = damaged.iter().any(|byte| *byte != 0);
+        let kept = is_kept.then(|| self.dir.join(DAMAGED).join(format!("{segment:020}-{}.bin", range.start)));
+        if let Some(kept) = &kept {
+            self.keep(kept, damaged)?;
+        }
+        self.damaged.push(Damaged { kind, bytes: damaged.len() as u64, kept });
+        Ok(())
+    }
+
+    fn keep(&self, kept: &Path, bytes: &[u8]) -> Result<(), Error> {
+        let folder = self.dir.join(DAMAGED);
+        self.filesystem.create_dir_all(&folder).map_err(Error::io("create", &folder))?;
+        write_anew(self.filesystem, kept, bytes)?;
+        for dir in [folder.as_path(), self.dir] {
+            self.filesystem.sync_dir(dir).map_err(Error::io("sync", dir))?;
+        }
+        Ok(())
+    }
+
+    /// Cuts what follows the last whole frame, and makes what is left durable: a killed process may have left
+    /// it in memory only.
+    fn cut(&self, path: &Path, end: usize, length: usize) -> Result<(), Error> {
+        let mut file = self.filesystem.open(path).map_err(Error::io("open", path))?;
+        if end < length {
+            file.truncate(end as u64).map_err(Error::io("truncate", path))?;
+        }
+        file.sync().map_err(Error::io("sync", path))
+    }
+
+    /// Takes a segment's frames into account; returns the highest number that it may hold.
+    fn learn(&mut self, first: u64, bytes: &[u8], scan: &Scan) -> u64 {
+        let (state, numbers) = (&mut self.state, &mut self.numbers);
+        // What was before the first segment is acknowledged: that is why it is gone.
+        let mut expected = if state.segments.is_empty() { first } else { state.next };
+        numbers.nobodys.push((state.next, expected - 1));
+        state.next = state.next.max(first);
+        for frame in &scan.frames {
+            match frame.kind {
+                Kind::Start => {
+                    numbers.gap(expected, first);
+                    expected = expected.max(first);
+                }
+                Kind::Record => {
+                    numbers.gap(expected, frame.number);
+                    expected = frame.number + 1;
+                    state.next = state.next.max(expected);
+                }
+                Kind::Acknowledged => {
+                    state.acknowledged.learn(frame.number, &bytes[frame.payload.clone()]);
+                    state.next = state.next.max(state.acknowledged.highest() + 1);
+                }
+            }
+        }
+        // The number in its name is used up, whatever became of it: a new segment must have another name.
+        state.next = state.next.max(first + 1);
+        numbers.nobodys.push((expected, state.next - 1));
+        state.next - 1
+    }
 }
 
 /// Numbers that no whole record has.
@@ -121,6 +237,13 @@ struct Numbers {
 }
 
 impl Numbers {
+    /// One number was expected, and a later one found.
+    fn gap(&mut self, expected: u64, found: u64) {
+        if expected < found {
+            self.gaps.push((expected, found - 1));
+        }
+    }
+
     /// None of them is waited for. Returns those that are gone, which is written down: it is told once.
     fn settle(mut self, state: &mut State) -> Vec<Damaged> {
         self.step_over_emptied(state);
@@ -142,135 +265,10 @@ impl Numbers {
         if self.emptied < state.next {
             return;
         }
-        if state.next < self.emptied && !state.segments.is_empty() {
-            self.gaps.push((state.next, self.emptied - 1));
+        if !state.segments.is_empty() {
+            self.gap(state.next, self.emptied);
         }
         self.nobodys.push((state.next, self.emptied));
         state.next = self.emptied + 1;
     }
-}
-
-/// The first numbers of the segments, in order.
-fn firsts(filesystem: &dyn Filesystem, dir: &Path) -> Result<Vec<u64>, Error> {
-    let mut firsts = Vec::new();
-    for name in filesystem.names(dir).map_err(Error::io("list", dir))? {
-        let name = name.map_err(Error::io("list", dir))?;
-        firsts.extend(name.to_str().and_then(Segment::number_of));
-        if name.to_str().is_some_and(Segment::is_unnamed) {
-            let path = dir.join(name);
-            filesystem.remove(&path).map_err(Error::io("remove", &path))?;
-        }
-    }
-    firsts.sort_unstable();
-    Ok(firsts)
-}
-
-fn recover_segment(
-    filesystem: &dyn Filesystem,
-    dir: &Path,
-    first: u64,
-    state: &mut State,
-    recovery: &mut Recovery,
-    numbers: &mut Numbers,
-) -> Result<(), Error> {
-    let path = Segment::path(dir, first);
-    let bytes = filesystem.read(&path).map_err(Error::io("read", &path))?;
-    let scan = segment::scan(&bytes);
-    for range in &scan.damaged {
-        recovery.damaged.push(set_aside(filesystem, dir, first, &bytes, range.clone(), Damage::Damaged)?);
-    }
-    if scan.frames.is_empty() {
-        // It had its name, so it held something.
-        recovery.damaged.push(set_aside(filesystem, dir, first, &bytes, 0..bytes.len(), Damage::Damaged)?);
-        numbers.emptied = first;
-        return filesystem.remove(&path).map_err(Error::io("remove", &path));
-    }
-    if scan.end < bytes.len() {
-        let rest = scan.end..bytes.len();
-        recovery.damaged.push(set_aside(filesystem, dir, first, &bytes, rest, Damage::Unfinished)?);
-    }
-    cut(filesystem, &path, scan.end, bytes.len())?;
-    let last = learn(state, numbers, first, &bytes, &scan);
-    state.segments.push_back(Segment { first, last, length: scan.end as u64, path });
-    Ok(())
-}
-
-/// Takes a segment's frames into account; returns the highest number that it may hold.
-fn learn(state: &mut State, numbers: &mut Numbers, first: u64, bytes: &[u8], scan: &Scan) -> u64 {
-    // What was before the first segment is acknowledged: that is why it is gone.
-    let mut expected = if state.segments.is_empty() { first } else { state.next };
-    numbers.nobodys.push((state.next, expected - 1));
-    let mut gap = |expected: u64, found: u64| {
-        if expected < found {
-            numbers.gaps.push((expected, found - 1));
-        }
-    };
-    state.next = state.next.max(first);
-    for frame in &scan.frames {
-        match frame.kind {
-            Kind::Start => {
-                gap(expected, first);
-                expected = expected.max(first);
-            }
-            Kind::Record => {
-                gap(expected, frame.number);
-                expected = frame.number + 1;
-                state.next = state.next.max(expected);
-            }
-            Kind::Acknowledged => {
-                state.acknowledged.learn(frame.number, &bytes[frame.payload.clone()]);
-                state.next = state.next.max(state.acknowledged.highest() + 1);
-            }
-        }
-    }
-    // The number in its name is used up, whatever became of it: a new segment must have another name.
-    state.next = state.next.max(first + 1);
-    numbers.nobodys.push((expected, state.next - 1));
-    state.next - 1
-}
-
-/// Keeps bytes that are no records, under a name that says where they were. Zeros are not worth keeping.
-fn set_aside(
-    filesystem: &dyn Filesystem,
-    dir: &Path,
-    segment: u64,
-    bytes: &[u8],
-    range: Range<usize>,
-    kind: Damage,
-) -> Result<Damaged, Error> {
-    let damaged = &bytes[range.clone()];
-    if damaged.iter().all(|byte| *byte == 0) {
-        return Ok(Damaged { kind, bytes: damaged.len() as u64, kept: None });
-    }
-    let folder = dir.join(DAMAGED);
-    let kept = folder.join(format!("{segment:020}-{}.bin", range.start));
-    keep(filesystem, dir, &folder, &kept, damaged)?;
-    Ok(Damaged { kind, bytes: damaged.len() as u64, kept: Some(kept) })
-}
-
-fn keep(
-    filesystem: &dyn Filesystem,
-    dir: &Path,
-    folder: &Path,
-    kept: &Path,
-    bytes: &[u8],
-) -> Result<(), Error> {
-    filesystem.create_dir_all(folder).map_err(Error::io("create", folder))?;
-    // An earlier start may have been interrupted here.
-    let _ = filesystem.remove(kept);
-    let mut file = filesystem.create(kept).map_err(Error::io("create", kept))?;
-    file.append(bytes).map_err(Error::io("write", kept))?;
-    file.sync().map_err(Error::io("sync", kept))?;
-    filesystem.sync_dir(folder).map_err(Error::io("sync", folder))?;
-    filesystem.sync_dir(dir).map_err(Error::io("sync", dir))
-}
-
-/// Cuts what follows the last whole frame, and makes what is left durable: a killed process may have left
-/// it in memory only.
-fn cut(filesystem: &dyn Filesystem, path: &Path, end: usize, length: usize) -> Result<(), Error> {
-    let mut file = filesystem.open(path).map_err(Error::io("open", path))?;
-    if end < length {
-        file.truncate(end as u64).map_err(Error::io("truncate", path))?;
-    }
-    file.sync().map_err(Error::io("sync", path))
 }

@@ -1,6 +1,6 @@
 //! One file of the journal, and how it is read after a crash.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
 use super::frame::{self, Found, Frame, Kind};
@@ -8,6 +8,8 @@ use super::frame::{self, Found, Frame, Kind};
 const EXTENSION: &str = ".journal";
 /// What is added while it holds nothing that anybody was answered for.
 const UNNAMED: &str = ".new";
+/// The numbers that records have: what is added to one of them stays a number.
+const NUMBERS: RangeInclusive<u64> = 1..=u64::MAX / 2;
 
 /// A segment as the journal knows it.
 #[derive(Debug, Clone)]
@@ -39,10 +41,10 @@ impl Segment {
         name.strip_suffix(UNNAMED).and_then(Self::number_of).is_some()
     }
 
-    /// The first number of a segment, from the name of its file.
+    /// The first number of a segment, from the name of its file. A number that no journal gives is nobody's.
     pub(super) fn number_of(name: &str) -> Option<u64> {
-        let digits = name.strip_suffix(EXTENSION)?;
-        if digits.len() == 20 { digits.parse().ok() } else { None }
+        let digits = name.strip_suffix(EXTENSION).filter(|digits| digits.len() == 20)?;
+        digits.parse().ok().filter(|number| NUMBERS.contains(number))
     }
 }
 
@@ -60,10 +62,13 @@ pub(super) struct Scan {
 /// Reads a segment. Damage in the middle is stepped over; after the last whole frame nothing counts.
 pub(super) fn scan(bytes: &[u8]) -> Scan {
     let mut scan = Scan::default();
-    let mut at = 0;
-    while let Some((frame, start)) = next_whole(bytes, at, highest(&scan)) {
+    let (mut at, mut highest) = (0, 0);
+    while let Some((frame, start)) = next_whole(bytes, at, highest) {
         if start > at {
             scan.damaged.push(at..start);
+        }
+        if frame.kind == Kind::Record {
+            highest = frame.number;
         }
         at = frame.payload.end;
         scan.end = at;
@@ -72,7 +77,8 @@ pub(super) fn scan(bytes: &[u8]) -> Scan {
     scan
 }
 
-/// The first whole frame at this place or after it, and where it starts.
+/// The first whole frame at this place or after it, and where it starts. A record whose number is not above
+/// that of the last one is a copy, and none.
 fn next_whole(bytes: &[u8], mut at: usize, above: u64) -> Option<(Frame, usize)> {
     loop {
         at = match frame::decode(bytes, at) {
@@ -86,9 +92,4 @@ fn next_whole(bytes: &[u8], mut at: usize, above: u64) -> Option<(Frame, usize)>
             Found::Nothing => frame::next_marker(bytes, at)?,
         };
     }
-}
-
-fn highest(scan: &Scan) -> u64 {
-    let records = scan.frames.iter().rev().filter(|frame| frame.kind == Kind::Record);
-    records.map(|frame| frame.number).next().unwrap_or_default()
 }

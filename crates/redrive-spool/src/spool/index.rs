@@ -61,27 +61,28 @@ impl Index {
 
     pub(super) fn measure(&mut self, key: Key, bytes: u64) {
         let Some(size) = self.files.get_mut(&key) else { return };
-        let old = size.checked_sub(1);
+        let old = measured(*size);
         *size = u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(1);
-        self.bytes = self.bytes - u64::from(old.unwrap_or_default()) + u64::from(*size - 1);
+        self.bytes = self.bytes - old.unwrap_or_default() + u64::from(*size - 1);
         self.unmeasured -= usize::from(old.is_none());
     }
 
-    /// Takes a file out. Whether it was there.
-    pub(super) fn remove(&mut self, key: Key) -> bool {
-        let Some(size) = self.files.remove(&key) else { return false };
-        match size.checked_sub(1) {
-            Some(bytes) => self.bytes -= u64::from(bytes),
+    /// Takes a file out.
+    pub(super) fn remove(&mut self, key: Key) {
+        let Some(size) = self.files.remove(&key) else { return };
+        match measured(size) {
+            Some(bytes) => self.bytes -= bytes,
             None => self.unmeasured -= 1,
         }
         if let Some(name) = self.odd.remove(&key.writer) {
             self.odd_keys.remove(&name);
         }
-        true
     }
 
-    pub(super) fn contains(&self, name: &str) -> bool {
-        self.key(name).is_some_and(|key| self.files.contains_key(&key))
+    /// The file of this name, if it is there, and its size, if it was measured.
+    pub(super) fn find(&self, name: &str) -> Option<(Key, Option<u64>)> {
+        let key = self.key(name)?;
+        self.files.get(&key).map(|size| (key, measured(*size)))
     }
 
     pub(super) fn oldest(&self) -> Option<Key> {
@@ -92,19 +93,19 @@ impl Index {
     pub(super) fn after(&self, key: Option<Key>) -> impl Iterator<Item = (Key, Option<u64>)> {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = key.map_or(Unbounded, Excluded);
-        self.files.range((from, Unbounded)).map(|(key, size)| (*key, size.checked_sub(1).map(u64::from)))
+        self.files.range((from, Unbounded)).map(|(key, size)| (*key, measured(*size)))
     }
 
     /// The files of this second and before, newest first.
     pub(super) fn until(&self, unix: u32) -> impl Iterator<Item = (Key, Option<u64>)> {
         let last = Key { unix, counter: u32::MAX, writer: u32::MAX };
-        self.files.range(..=last).rev().map(|(key, size)| (*key, size.checked_sub(1).map(u64::from)))
+        self.files.range(..=last).rev().map(|(key, size)| (*key, measured(*size)))
     }
 
     /// The files of this second and later, oldest first.
     pub(super) fn from(&self, unix: u32) -> impl Iterator<Item = (Key, Option<u64>)> {
         let first = Key { unix, counter: 0, writer: 0 };
-        self.files.range(first..).map(|(key, size)| (*key, size.checked_sub(1).map(u64::from)))
+        self.files.range(first..).map(|(key, size)| (*key, measured(*size)))
     }
 
     pub(super) fn name(&self, key: Key) -> String {
@@ -115,7 +116,7 @@ impl Index {
         BatchName { unix: key.unix, instance, counter: key.counter }.to_string()
     }
 
-    /// The key of a name, if its writer is known.
+    /// The key of a name, if its writer is known; the file may be gone.
     pub(super) fn key(&self, name: &str) -> Option<Key> {
         if let Some(key) = self.odd_keys.get(name) {
             return Some(*key);
@@ -139,6 +140,11 @@ impl Index {
         self.odd_keys.insert(name.to_owned(), key);
         key
     }
+}
+
+/// The size of a file that was measured.
+fn measured(size: u32) -> Option<u64> {
+    size.checked_sub(1).map(u64::from)
 }
 
 #[cfg(test)]
@@ -186,6 +192,9 @@ mod tests {
             }
             let listed: Vec<_> = index.after(None).map(|(key, size)| (index.name(key), size)).collect();
             prop_assert!(listed.iter().map(|(name, _)| age(name).0).is_sorted());
+            for (name, size) in &listed {
+                prop_assert_eq!(index.find(name).map(|(_, size)| size), Some(*size));
+            }
             prop_assert_eq!(listed.iter().cloned().collect::<BTreeMap<_, _>>(), model.clone());
             prop_assert_eq!(index.len(), listed.len());
             prop_assert_eq!(index.bytes(), model.values().flatten().sum::<u64>());

@@ -8,8 +8,8 @@
 //!   itself.
 //! - One step costs the same whether a thousand or a million files wait: the order is kept in memory, and
 //!   at most [`SpoolOptions::scan`] entries of the folder are looked at.
-//! - Nothing is deleted that was not uploaded, except by age and size as the options say; both are returned
-//!   to the caller, who counts them.
+//! - Nothing is deleted that was not uploaded, except by age and size as the options say. Both are returned to
+//!   the caller, who counts them: each file once, also where several processes share the folder.
 //!
 //! # On disk
 //! Two files for each batch, in one folder:
@@ -28,16 +28,21 @@
 //! A file that is not gzip, or not JSON in every line, is uploaded byte for byte to the prefix of damaged
 //! files. The lines that are intact go to that of good ones: by the checksums where there are any,
 //! otherwise those before the place where the file was cut.
+//!
+//! # What it does not do
+//! It does not upload by itself: somebody calls [`Spool::process_one`]. A file of more than 1 GiB is never one
+//! of its batches, and is left to people.
 
 mod batch;
 mod index;
 mod inspect;
 mod name;
 mod step;
+mod tending;
 mod turns;
+mod waiting;
 
-use std::collections::BTreeMap;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,22 +52,25 @@ use jiff::Timestamp;
 
 pub use batch::{Batch, Checksums, Meta};
 pub use inspect::{Inspection, inspect, lines};
+pub use name::instance;
 pub use step::{Outcome, Step};
 pub use turns::Culprit;
+pub use waiting::Waiting;
 
 use crate::error::Error;
-use crate::filesystem::{Disk, Filesystem, Names, make_folder};
+use crate::filesystem::{Disk, Filesystem, Names, make_folder, remove_if_there, write_anew};
 use index::{Index, Key};
-use name::{BatchName, Entry, META, UNFINISHED};
+use name::{BatchName, Entry, META, UNFINISHED, second, time};
+use tending::LOOK_EVERY;
 use turns::Turns;
 
 /// How long a file that is being written is left alone: another instance may be at it.
 const UNFINISHED_FOR: Duration = Duration::from_secs(600);
-/// How long after the end of a look at the whole folder the next one begins.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// The largest file that is read: all of it is in memory meanwhile.
+const LARGEST: u64 = 1 << 30;
 
 /// The folder within the spool for files that a person is done with. Hidden, so it is no batch.
-pub const SET_ASIDE: &str = ".resolved";
+const SET_ASIDE: &str = ".resolved";
 
 /// How a spool is kept.
 #[derive(Debug, Clone)]
@@ -86,16 +94,6 @@ pub enum OnFull {
     EvictOldest,
     /// The batch is refused.
     Refuse,
-}
-
-/// A name for this process that no other one has: an earlier one on the same host may have used the same
-/// seconds and counters, and objects are named after them.
-#[must_use]
-pub fn instance(host: &str) -> String {
-    let is_plain = |letter: &char| letter.is_ascii_alphanumeric() || *letter == '-' || *letter == '.';
-    let host: String = host.chars().filter(is_plain).take(60).collect();
-    let unique = uuid::Uuid::now_v7().simple().to_string();
-    format!("{host}-{}", &unique[unique.len() - 8..])
 }
 
 impl SpoolOptions {
@@ -133,23 +131,20 @@ struct State {
     /// Where to go on measuring.
     measured: Option<Key>,
     turns: Turns,
+    /// Deleted to make room, and nobody was told yet.
+    evicted: Vec<Lost>,
 }
 
 impl State {
-    fn wants_tending(&self, now: Timestamp) -> bool {
-        self.looking.is_some() || now >= self.next_look || self.index.unmeasured() > 0
-    }
-
     fn add(&mut self, name: &str, now: Timestamp) -> Key {
         let key = self.index.add(name, second(now));
         self.turns.add(key);
         key
     }
 
-    /// Whether it was there: of several who are done with a file, one is told so.
-    fn remove(&mut self, key: Key) -> bool {
+    fn remove(&mut self, key: Key) {
         self.turns.forget(key);
-        self.index.remove(key)
+        self.index.remove(key);
     }
 }
 
@@ -177,17 +172,6 @@ pub struct SpoolStats {
     pub bytes: u64,
     /// The second of the oldest.
     pub oldest: Option<Timestamp>,
-}
-
-/// A file that waits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
-    /// Its name.
-    pub file: String,
-    /// Since when.
-    pub since: Timestamp,
-    /// Its size, once it was measured.
-    pub bytes: Option<u64>,
 }
 
 impl Spool {
@@ -231,7 +215,7 @@ impl Spool {
         BatchName { unix: second(now), instance: &self.options.instance, counter }.to_string()
     }
 
-    /// Keeps a batch. What had to go for it, is returned.
+    /// Keeps a batch. Returns what had to go for it, and for earlier ones that then were not kept.
     ///
     /// # Errors
     /// [`Error::Full`] when there is no room to be had, [`Error::Io`] when the disk fails. The batch is not
@@ -239,18 +223,18 @@ impl Spool {
     pub fn save(&self, name: &str, batch: &Batch, now: Timestamp) -> Result<Vec<Lost>, Error> {
         let meta = batch.meta.encode();
         let size = (batch.data.len() + meta.len()) as u64;
-        let lost = self.make_room(size)?;
+        self.make_room(size)?;
         self.write(name, &batch.data, &meta)?;
         let mut state = self.state();
         let key = state.add(name, now);
         state.index.measure(key, size);
-        Ok(lost)
+        Ok(std::mem::take(&mut state.evicted))
     }
 
     /// Whether a batch of so many bytes would be refused now.
     #[must_use]
     pub fn is_full_for(&self, size: u64) -> bool {
-        self.options.on_full == OnFull::Refuse && self.state().index.bytes() + size > self.options.max_size
+        self.options.on_full == OnFull::Refuse && self.is_beyond(size)
     }
 
     /// The store took something that was never here: then whatever fails alone is to blame for it.
@@ -262,127 +246,53 @@ impl Spool {
     #[must_use]
     pub fn evicts_for(&self, batch: &Batch) -> bool {
         let size = (batch.data.len() + batch.meta.encode().len()) as u64;
-        self.options.on_full == OnFull::EvictOldest
-            && self.state().index.bytes().saturating_add(size) > self.options.max_size
+        self.options.on_full == OnFull::EvictOldest && self.is_beyond(size)
     }
 
     /// How much it holds.
     #[must_use]
     pub fn stats(&self) -> SpoolStats {
         let state = self.state();
-        let oldest = state.index.oldest().and_then(|key| Timestamp::from_second(key.unix.into()).ok());
+        let oldest = state.index.oldest().map(|key| time(key.unix));
         SpoolStats { files: state.index.len() as u64, bytes: state.index.bytes(), oldest }
-    }
-
-    /// The files after the one of this name, oldest first.
-    #[must_use]
-    pub fn list(&self, after: Option<&str>, most: usize) -> Vec<Waiting> {
-        let state = self.state();
-        let after = after.and_then(|name| state.index.key(name));
-        let files = state.index.after(after).take(most).map(|(key, bytes)| Waiting {
-            file: state.index.name(key),
-            since: time(key.unix),
-            bytes,
-        });
-        files.collect()
-    }
-
-    /// The file of this name, if it waits.
-    #[must_use]
-    pub fn waiting(&self, name: &str) -> Option<Waiting> {
-        let state = self.state();
-        let key = state.index.key(name).filter(|_| state.index.contains(name))?;
-        let since = time(key.unix);
-        Some(Waiting { file: name.to_owned(), since, bytes: None })
-    }
-
-    /// The files of this second and before, newest first: at least so many, if there are, and all of the
-    /// last second among them.
-    #[must_use]
-    pub fn newest(&self, until: Timestamp, least: usize) -> Vec<Waiting> {
-        let state = self.state();
-        some(&state.index, state.index.until(second(until)), least)
-    }
-
-    /// The files of this second and later, oldest first: at least so many, if there are, and all of the
-    /// last second among them.
-    #[must_use]
-    pub fn oldest(&self, from: Timestamp, least: usize) -> Vec<Waiting> {
-        let state = self.state();
-        some(&state.index, state.index.from(second(from)), least)
-    }
-
-    /// How many files there are from this time on, and before that one.
-    #[must_use]
-    pub fn count(&self, since: Option<Timestamp>, until: Option<Timestamp>) -> u64 {
-        let state = self.state();
-        if since.is_none() && until.is_none() {
-            return state.index.len() as u64;
-        }
-        let is_before = |unix: u32| until.is_none_or(|until| time(unix) < until);
-        let files = state.index.from(since.map_or(0, second_after));
-        files.take_while(|(key, _)| is_before(key.unix)).count() as u64
-    }
-
-    /// How many files there are of each hour, from this time on: the hours are counted since 1970.
-    #[must_use]
-    pub fn hours(&self, since: Timestamp) -> BTreeMap<i64, u64> {
-        let mut hours = BTreeMap::new();
-        for (key, _) in self.state().index.from(second_after(since)) {
-            *hours.entry(i64::from(key.unix) / 3600).or_default() += 1;
-        }
-        hours
     }
 
     /// The contents of a file that waits; [`inspect`] says what is in it. `None` if no such file does.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When it cannot be read, or has more than 1 GiB.
     pub fn read(&self, name: &str) -> Result<Option<Batch>, Error> {
         // Only names from the index: no path out of the folder.
-        if !self.state().index.contains(name) {
+        if self.state().index.find(name).is_none() {
             return Ok(None);
         }
         let path = self.dir.join(name);
-        match self.filesystem.read(&path) {
+        match self.filesystem.size(&path).and_then(|size| self.read_all(&path, size)) {
             Ok(data) => Ok(Some(Batch { data: data.into(), meta: self.meta(name) })),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::io("read", &path)(error)),
         }
     }
 
-    /// Moves a file that waits, and what is beside it, to the folder [`SET_ASIDE`], where nobody looks for
+    /// Moves a file that waits, and what is beside it, to the folder `.resolved`, where nobody looks for
     /// batches: it is not uploaded any more, and not deleted either. Whether it waited: somebody else may have
     /// been quicker.
     ///
     /// # Errors
     /// When the disk refuses; the file waits on then.
     pub fn set_aside(&self, name: &str) -> Result<bool, Error> {
-        let key = self.state().index.key(name);
-        let Some(key) = key else { return Ok(false) };
+        let found = self.state().index.find(name);
+        let Some((key, _)) = found else { return Ok(false) };
         let aside = self.dir.join(SET_ASIDE);
         self.filesystem.create_dir_all(&aside).map_err(Error::io("create", &aside))?;
-        // One of that name may be there already, if somebody put it here again by hand.
-        let taken = |name: &str| self.filesystem.size(&aside.join(name)).is_ok();
-        let mut kept = name.to_owned();
-        while taken(&kept) {
-            kept.push_str(".again");
-        }
+        let kept = self.free_name(&aside, name);
         // The data goes first: what it is without its meta file is known, the other way round it is not.
-        for (from, to) in
-            [(name.to_owned(), kept.clone()), (format!("{name}{META}"), format!("{kept}{META}"))]
-        {
-            let from = self.dir.join(from);
-            match self.filesystem.rename(&from, &aside.join(to)) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(Error::io("rename", &from)(error));
-                }
-                _ => {}
-            }
-        }
+        let was_there = self.rename(name, &aside.join(&kept))?;
+        self.rename(&format!("{name}{META}"), &aside.join(format!("{kept}{META}")))?;
         self.filesystem.sync_dir(&aside).map_err(Error::io("sync", &aside))?;
         self.filesystem.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))?;
-        Ok(self.state().remove(key))
+        self.state().remove(key);
+        Ok(was_there)
     }
 
     /// Where it is.
@@ -410,8 +320,8 @@ impl Spool {
                 Entry::Other => {}
             }
         }
-        for data in beside.iter().filter(|data| !state.index.contains(data)) {
-            let _ = self.filesystem.remove(&self.dir.join(format!("{data}{META}")));
+        for data in beside.iter().filter(|data| state.index.find(data).is_none()) {
+            let _ = self.filesystem.remove(&self.meta_path(data));
         }
         state.next_look = now + LOOK_EVERY;
         Ok(())
@@ -424,76 +334,109 @@ impl Spool {
         }
     }
 
-    /// Sees to it that so many bytes more are allowed.
-    fn make_room(&self, size: u64) -> Result<Vec<Lost>, Error> {
-        let mut lost = Vec::new();
-        loop {
-            let (bytes, limit) = (self.state().index.bytes(), self.options.max_size);
-            if bytes.saturating_add(size) <= limit {
-                return Ok(lost);
-            }
-            let oldest = match self.options.on_full {
-                OnFull::EvictOldest if size <= limit => self.state().index.oldest(),
-                OnFull::EvictOldest | OnFull::Refuse => None,
-            };
-            let Some(oldest) = oldest else {
-                return Err(Error::Full { dir: self.dir.clone(), size: bytes, limit });
-            };
-            lost.extend(self.lose(oldest)?);
+    fn read_all(&self, path: &Path, size: u64) -> io::Result<Vec<u8>> {
+        if size > LARGEST {
+            let why = format!("it has {size} bytes, and at most {LARGEST} are read: upload it by hand");
+            return Err(io::Error::new(ErrorKind::FileTooLarge, why));
         }
+        self.filesystem.read(path)
+    }
+
+    /// A name in this folder that nobody has: somebody may have put a file here again by hand.
+    fn free_name(&self, folder: &Path, name: &str) -> String {
+        let mut free = name.to_owned();
+        while self.filesystem.size(&folder.join(&free)).is_ok() {
+            free.push_str(".again");
+        }
+        free
+    }
+
+    /// Whether it was there.
+    fn rename(&self, name: &str, to: &Path) -> Result<bool, Error> {
+        let from = self.dir.join(name);
+        match self.filesystem.rename(&from, to) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::io("rename", &from)(error)),
+        }
+    }
+
+    /// Sees to it that so many bytes more are allowed.
+    fn make_room(&self, size: u64) -> Result<(), Error> {
+        while self.is_beyond(size) {
+            let Some(oldest) = self.evictable(size) else { return Err(self.full(size)) };
+            let lost = self.lose(oldest)?;
+            self.state().evicted.extend(lost);
+        }
+        Ok(())
+    }
+
+    /// Whether so many bytes more are too many.
+    fn is_beyond(&self, size: u64) -> bool {
+        self.state().index.bytes().saturating_add(size) > self.options.max_size
+    }
+
+    /// What may go for so many bytes: nothing goes for what will not fit anyway.
+    fn evictable(&self, size: u64) -> Option<Key> {
+        match self.options.on_full {
+            OnFull::EvictOldest if size <= self.options.max_size => self.state().index.oldest(),
+            OnFull::EvictOldest | OnFull::Refuse => None,
+        }
+    }
+
+    fn full(&self, more: u64) -> Error {
+        let size = self.state().index.bytes();
+        Error::Full { dir: self.dir.clone(), more, size, limit: self.options.max_size }
     }
 
     /// Deletes a file that was not uploaded; nothing is lost if somebody else was quicker.
     fn lose(&self, key: Key) -> Result<Option<Lost>, Error> {
         let name = self.state().index.name(key);
         let events = self.meta(&name).num_events;
-        self.delete(&name)?;
-        let was_there = self.state().remove(key);
+        let was_there = self.delete(&name)?;
+        self.state().remove(key);
         Ok(was_there.then_some(Lost { file: name, events }))
     }
 
-    /// The data goes first: what is left of an interrupted deletion is removed at the next start.
-    fn delete(&self, name: &str) -> Result<(), Error> {
-        for path in [self.dir.join(name), self.dir.join(format!("{name}{META}"))] {
-            match self.filesystem.remove(&path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(Error::io("remove", &path)(error));
-                }
-                _ => {}
-            }
+    /// Whether the data was there: of several who are done with a file, the one that takes it away is told so.
+    fn delete(&self, name: &str) -> Result<bool, Error> {
+        let was_there = remove_if_there(self.filesystem.as_ref(), &self.dir.join(name))?;
+        // A meta file that is left alone counts for nothing, and goes at the next start.
+        if let Err(error) = remove_if_there(self.filesystem.as_ref(), &self.meta_path(name)) {
+            tracing::warn!(%error, "a meta file is left behind");
         }
-        Ok(())
+        Ok(was_there)
     }
 
     fn meta(&self, name: &str) -> Meta {
-        let path = self.dir.join(format!("{name}{META}"));
-        self.filesystem.read(&path).map_or_else(|_| Meta::unknown(), |bytes| Meta::read(&bytes))
+        let read = self.filesystem.read(&self.meta_path(name));
+        read.map_or_else(|_| Meta::unknown(), |bytes| Meta::read(&bytes))
     }
 
+    /// All of it, or nothing: whoever is not answered still has the batch, and may drop and count it.
     fn write(&self, name: &str, data: &[u8], meta: &[u8]) -> Result<(), Error> {
         let unfinished = self.unfinished(name);
-        let written = self.write_durably(&unfinished, data);
-        if written.is_err() {
+        let written = write_anew(self.filesystem.as_ref(), &unfinished, data);
+        let named = written.and_then(|()| {
+            self.write_meta(name, meta);
+            self.give_name(&unfinished, &self.dir.join(name))
+        });
+        if named.is_err() {
             let _ = self.filesystem.remove(&unfinished);
-            return written;
+            let _ = self.delete(name);
         }
-        self.write_meta(name, meta);
-        let path = self.dir.join(name);
-        self.filesystem.rename(&unfinished, &path).map_err(Error::io("rename", &unfinished))?;
-        self.filesystem.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))
+        named
     }
 
-    fn write_durably(&self, path: &Path, data: &[u8]) -> Result<(), Error> {
-        let _ = self.filesystem.remove(path);
-        let mut file = self.filesystem.create(path).map_err(Error::io("create", path))?;
-        file.append(data).map_err(Error::io("write", path))?;
-        file.sync().map_err(Error::io("sync", path))
+    fn give_name(&self, unfinished: &Path, path: &Path) -> Result<(), Error> {
+        self.filesystem.rename(unfinished, path).map_err(Error::io("rename", unfinished))?;
+        self.filesystem.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))
     }
 
     /// Before the data has its name, so that no batch is without. Not synced by itself: what is lost of it
     /// costs a count, not an event.
     fn write_meta(&self, name: &str, meta: &[u8]) {
-        let path = self.dir.join(format!("{name}{META}"));
+        let path = self.meta_path(name);
         let _ = self.filesystem.remove(&path);
         let written = self.filesystem.create(&path).and_then(|mut file| file.append(meta));
         if let Err(error) = written {
@@ -501,33 +444,11 @@ impl Spool {
         }
     }
 
+    fn meta_path(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("{name}{META}"))
+    }
+
     fn unfinished(&self, name: &str) -> PathBuf {
         self.dir.join(format!(".{name}{UNFINISHED}"))
     }
-}
-
-fn second(time: Timestamp) -> u32 {
-    u32::try_from(time.as_second().max(0)).unwrap_or(u32::MAX)
-}
-
-/// The first second that is not before this time.
-fn second_after(time: Timestamp) -> u32 {
-    second(time).saturating_add(u32::from(time.subsec_nanosecond() > 0))
-}
-
-fn time(unix: u32) -> Timestamp {
-    Timestamp::from_second(unix.into()).unwrap_or_default()
-}
-
-/// The first files of these: at least so many, and all of the last second among them.
-fn some(index: &Index, files: impl Iterator<Item = (Key, Option<u64>)>, least: usize) -> Vec<Waiting> {
-    let mut some: Vec<Waiting> = Vec::new();
-    for (key, bytes) in files {
-        let since = time(key.unix);
-        if some.len() >= least && some.last().is_some_and(|last| last.since != since) {
-            break;
-        }
-        some.push(Waiting { file: index.name(key), since, bytes });
-    }
-    some
 }

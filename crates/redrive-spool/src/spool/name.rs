@@ -2,12 +2,34 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
+
 /// What the name of a batch file ends with.
 pub(super) const DATA: &str = ".jsonl.gz";
 /// What is added to it for the name of the file beside it.
 pub(super) const META: &str = ".meta.json";
 /// What the hidden name of a file ends with that is being written.
 pub(super) const UNFINISHED: &str = ".tmp";
+
+/// A name for this process that no other one has: an earlier one on the same host may have used the same
+/// seconds and counters, and objects are named after them.
+#[must_use]
+pub fn instance(host: &str) -> String {
+    let is_plain = |letter: &char| letter.is_ascii_alphanumeric() || *letter == '-' || *letter == '.';
+    let host: String = host.chars().filter(is_plain).take(60).collect();
+    let unique = uuid::Uuid::now_v7().simple().to_string();
+    format!("{host}-{}", &unique[unique.len() - 8..])
+}
+
+/// The second that a name has for this time.
+pub(super) fn second(time: Timestamp) -> u32 {
+    u32::try_from(time.as_second().max(0)).unwrap_or(u32::MAX)
+}
+
+/// The time that the second of a name stands for.
+pub(super) fn time(unix: u32) -> Timestamp {
+    Timestamp::from_second(unix.into()).unwrap_or_default()
+}
 
 /// The parts of a name that follows the rule.
 #[derive(Debug, Clone, PartialEq, Eq)]

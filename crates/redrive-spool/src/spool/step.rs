@@ -1,26 +1,23 @@
 //! One step of recovery: the oldest file is taken to the store.
 //!
-//! A step costs the same however many files wait. What takes longer the more there are, reading the folder
-//! for files of somebody else's and measuring those that were there at the start, is done beside it, in
-//! portions of `scan`.
+//! A step costs the same however many files wait: what takes longer the more there are, is done beside it
+//! (`tending`).
 
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use redrive_core::failure::{Class, Failure};
 
 use super::index::Key;
-use super::name::{BatchName, Entry};
-use super::{Batch, Culprit, Inspection, Lost, Spool, State, inspect, second};
+use super::name::{BatchName, DATA, second};
+use super::{Batch, Culprit, Inspection, Lost, Spool, State, inspect};
 use crate::error::Error;
 use crate::filesystem::Stamp;
 use crate::target::Target;
 
-/// How many names are added to the index before others have their turn.
-const ADDED_AT_A_TIME: usize = 100;
 /// How long a file that is not whole, or not ours, must not have changed before it is taken.
 const SETTLED: Duration = Duration::from_secs(60);
 
@@ -65,7 +62,8 @@ pub enum Outcome {
         /// Whose fault that seems to be.
         culprit: Culprit,
     },
-    /// The disk does not give it: it is kept, and the others go first.
+    /// The disk does not give it, or does not let go of it once it was uploaded: it is kept, and the others go
+    /// first.
     Unreadable {
         /// Its name.
         file: String,
@@ -103,15 +101,8 @@ impl Spool {
             };
             (expired, found)
         });
-        let Ok((expired, found)) = looked.await else {
-            return Step { expired: Vec::new(), outcome: Outcome::Empty };
-        };
-        let outcome = match found {
-            Found::Nothing => Outcome::Empty,
-            Found::Unreadable(file, error) => Outcome::Unreadable { file, error },
-            Found::Unfinished(file) => Outcome::Unfinished { file },
-            Found::File(file) => self.deliver(file, target, now).await,
-        };
+        let (expired, found) = looked.await.unwrap_or_else(|_| (Vec::new(), Found::Nothing));
+        let outcome = self.settle(found, target, now).await.unwrap_or(Outcome::Empty);
         Step { expired, outcome }
     }
 
@@ -119,32 +110,12 @@ impl Spool {
     pub async fn process(self: &Arc<Self>, name: &str, target: &Target, now: Timestamp) -> Option<Outcome> {
         let (spool, name) = (Arc::clone(self), name.to_owned());
         let looked = tokio::task::spawn_blocking(move || spool.find(name, now)).await;
-        match looked.unwrap_or(Found::Nothing) {
-            Found::Nothing => None,
-            Found::Unreadable(file, error) => Some(Outcome::Unreadable { file, error }),
-            Found::Unfinished(file) => Some(Outcome::Unfinished { file }),
-            Found::File(file) => Some(self.deliver(file, target, now).await),
-        }
+        self.settle(looked.unwrap_or(Found::Nothing), target, now).await
     }
 
     fn find(&self, name: String, now: Timestamp) -> Found {
-        let key = self.state().index.key(&name);
-        key.map_or(Found::Nothing, |key| self.look_at(key, name, now))
-    }
-
-    /// Looks at the next entries of the folder, and measures the next files: at most `scan` of each.
-    fn tend(&self, now: Timestamp) {
-        self.look(now);
-        self.measure_some();
-    }
-
-    /// The same, while the step goes on.
-    fn tend_aside(self: &Arc<Self>, now: Timestamp) {
-        if !self.state().wants_tending(now) || self.is_tended.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let tended = Tended(Arc::clone(self));
-        drop(tokio::task::spawn_blocking(move || tended.0.tend(now)));
+        let found = self.state().index.find(&name);
+        found.map_or(Found::Nothing, |(key, _)| self.look_at(key, name, now))
     }
 
     /// At most `scan` of those that are too old.
@@ -165,52 +136,6 @@ impl Spool {
         expired
     }
 
-    /// Looks for files that somebody else put here.
-    fn look(&self, now: Timestamp) {
-        let going_on = {
-            let mut state = self.state();
-            let begins = state.looking.is_none() && now >= state.next_look;
-            if begins { self.filesystem.names(&self.dir).ok() } else { state.looking.take() }
-        };
-        let Some(mut names) = going_on else { return };
-        let read: Vec<_> = names.by_ref().take(self.options.scan).map_while(Result::ok).collect();
-        // Others want the index meanwhile.
-        for some in read.chunks(ADDED_AT_A_TIME) {
-            let mut state = self.state();
-            for name in some {
-                if let Some(Entry::Data(name)) = name.to_str().map(Entry::of) {
-                    state.add(name, now);
-                }
-            }
-        }
-        let mut state = self.state();
-        if read.len() < self.options.scan {
-            state.next_look = now + super::LOOK_EVERY;
-        } else {
-            state.looking = Some(names);
-        }
-    }
-
-    /// Measures the next files. At the start only names are read: a look at each of a million files takes
-    /// many seconds.
-    pub(super) fn measure_some(&self) {
-        let unmeasured = {
-            let mut state = self.state();
-            if state.index.unmeasured() == 0 {
-                return;
-            }
-            let after = state.index.after(state.measured).take(self.options.scan);
-            let looked_at: Vec<(Key, Option<u64>)> = after.collect();
-            state.measured = looked_at.last().map(|(key, _)| *key);
-            let unmeasured = looked_at.into_iter().filter(|(_, size)| size.is_none());
-            unmeasured.map(|(key, _)| (key, state.index.name(key))).collect::<Vec<_>>()
-        };
-        for (key, name) in unmeasured {
-            let size = self.filesystem.size(&self.dir.join(name));
-            self.state().index.measure(key, size.unwrap_or_default());
-        }
-    }
-
     /// The oldest file that is not put off.
     fn take(&self, now: Timestamp) -> Found {
         loop {
@@ -218,7 +143,7 @@ impl Spool {
             let Some((key, name)) = next else { return Found::Nothing };
             match self.look_at(key, name, now) {
                 // Somebody else took it.
-                Found::Nothing => drop(self.state().remove(key)),
+                Found::Nothing => self.state().remove(key),
                 Found::Unfinished(_) => self.state().turns.put_off_until(key, now + SETTLED),
                 Found::Unreadable(name, error) => {
                     self.put_off(key, now);
@@ -266,17 +191,24 @@ impl Spool {
         }
     }
 
-    async fn deliver(&self, file: File, target: &Target, now: Timestamp) -> Outcome {
-        match upload(&file, target).await {
+    /// Takes what was found to the store; `None` if nothing was.
+    async fn settle(&self, found: Found, target: &Target, now: Timestamp) -> Option<Outcome> {
+        let file = match found {
+            Found::Nothing => return None,
+            Found::Unreadable(file, error) => return Some(Outcome::Unreadable { file, error }),
+            Found::Unfinished(file) => return Some(Outcome::Unfinished { file }),
+            Found::File(file) => file,
+        };
+        Some(match upload(&file, target).await {
             Ok(()) => {
                 self.store_took();
-                self.finish(file)
+                self.finish(file, now)
             }
             Err(failure) => {
                 let culprit = self.blame(file.key, &failure, now);
                 Outcome::Kept { file: file.name, failure, culprit }
             }
-        }
+        })
     }
 
     /// What the store will never take must not stand in the way of the others.
@@ -288,24 +220,22 @@ impl Spool {
         self.state().turns.failed(key, now)
     }
 
-    fn finish(&self, file: File) -> Outcome {
+    /// Lets go of a file that the store has. Whoever takes it away counts it.
+    fn finish(&self, file: File, now: Timestamp) -> Outcome {
         // Written to since it was read: it goes again when it is whole, as the same object.
         if self.stamp(&file.name).is_ok_and(|stamp| stamp.is_some_and(|stamp| stamp != file.stamp)) {
-            self.state().turns.put_off_until(file.key, Timestamp::now() + SETTLED);
+            self.state().turns.put_off_until(file.key, now + SETTLED);
             return Outcome::Unfinished { file: file.name };
         }
-        if let Err(error) = self.delete(&file.name) {
-            tracing::warn!(%error, "a file that was uploaded cannot be deleted: it is uploaded again later, as the same object");
-            self.put_off(file.key, Timestamp::now());
-        } else if !self.state().remove(file.key) {
-            return Outcome::Gone { file: file.name };
-        }
-        let file_name = file.name;
-        match file.inspection {
-            Inspection::Sound { events } => Outcome::Uploaded { file: file_name, events },
-            Inspection::Damaged { reason, events, .. } => {
-                let held = file.batch.meta.num_events;
-                Outcome::Quarantined { file: file_name, reason, rescued: events, held }
+        match self.delete(&file.name) {
+            Ok(was_there) => {
+                self.state().remove(file.key);
+                if was_there { file.uploaded() } else { Outcome::Gone { file: file.name } }
+            }
+            // It is uploaded again later, as the same object.
+            Err(error) => {
+                self.put_off(file.key, now);
+                Outcome::Unreadable { file: file.name, error }
             }
         }
     }
@@ -319,15 +249,6 @@ impl State {
     fn next(&mut self, now: Timestamp) -> Option<(Key, String)> {
         let key = self.turns.next(&self.index, now)?;
         Some((key, self.index.name(key)))
-    }
-}
-
-/// A spool that is being tended: by one at a time.
-struct Tended(Arc<Spool>);
-
-impl Drop for Tended {
-    fn drop(&mut self) {
-        self.0.is_tended.store(false, Ordering::Release);
     }
 }
 
@@ -352,6 +273,16 @@ impl File {
     fn is_unchanged(&self, now: Timestamp) -> bool {
         now.duration_since(self.stamp.written).unsigned_abs() >= SETTLED
     }
+
+    fn uploaded(self) -> Outcome {
+        match self.inspection {
+            Inspection::Sound { events } => Outcome::Uploaded { file: self.name, events },
+            Inspection::Damaged { reason, events, .. } => {
+                let held = self.batch.meta.num_events;
+                Outcome::Quarantined { file: self.name, reason, rescued: events, held }
+            }
+        }
+    }
 }
 
 /// What is intact first: when only that arrived, the file is still here.
@@ -360,8 +291,7 @@ async fn upload(file: &File, target: &Target) -> Result<(), Failure> {
         Inspection::Sound { .. } => target.put_raw(&file.name, file.batch.data.clone()).await,
         Inspection::Damaged { intact, .. } => {
             if !intact.is_empty() {
-                let rescued = Batch::compress(std::slice::from_ref(intact))
-                    .map_err(|error| Failure::transient("OutOfMemory", error.to_string()))?;
+                let rescued = compressed(intact.clone()).await?;
                 target.put_raw(&object_name(&file.name), rescued.data).await?;
             }
             target.put_damaged(&file.name, file.batch.data.clone()).await
@@ -369,7 +299,14 @@ async fn upload(file: &File, target: &Target) -> Result<(), Failure> {
     }
 }
 
+/// Away from the threads that must not block.
+async fn compressed(lines: Bytes) -> Result<Batch, Failure> {
+    let compressed = tokio::task::spawn_blocking(move || Batch::compress(&[lines])).await;
+    let failed = || Failure::transient("OutOfMemory", "the intact lines of a file cannot be compressed");
+    compressed.ok().and_then(Result::ok).ok_or_else(failed)
+}
+
 /// Whatever it is called on disk, what is uploaded is a batch.
 fn object_name(name: &str) -> String {
-    if name.ends_with(super::name::DATA) { name.to_owned() } else { format!("{name}{}", super::name::DATA) }
+    if name.ends_with(DATA) { name.to_owned() } else { format!("{name}{DATA}") }
 }
