@@ -97,6 +97,13 @@ impl Cluster {
     }
 }
 
+/// What an error of the client means.
+#[must_use]
+pub fn failure(error: &KafkaError, what: &str) -> Failure {
+    let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown);
+    Failure::new(class(code), "Kafka", format!("{what}: {error}")).with_code(Code::Kafka(name(code)))
+}
+
 /// Whether only consumers know this setting.
 fn is_for_consumers(key: &str) -> bool {
     const PREFIXES: [&str; 5] = ["group.", "fetch.", "queued.", "auto.", "consume."];
@@ -109,13 +116,6 @@ fn is_for_consumers(key: &str) -> bool {
         "check.crcs",
     ];
     PREFIXES.iter().any(|prefix| key.starts_with(prefix)) || KEYS.contains(&key)
-}
-
-/// What an error of the client means.
-#[must_use]
-pub fn failure(error: &KafkaError, what: &str) -> Failure {
-    let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown);
-    Failure::new(class(code), "Kafka", format!("{what}: {error}")).with_code(Code::Kafka(name(code)))
 }
 
 /// Whether the same may succeed later without a person: errors of a broken client are ours to mend.

@@ -1,32 +1,30 @@
 //! The consumer: a thread that polls, and a lane for each partition it was given.
 //!
 //! The thread never waits for the work: it always polls again well within `max.poll.interval.ms`. When a
-//! lane has too much waiting, its partition is paused; the others go on. When a partition is taken away,
-//! its lane may finish what it holds for a short while, and what is finished is committed before the
-//! partition changes hands. A lane that takes longer is dropped, and commits nothing: its records come
-//! again, and the sink takes each one once.
+//! lane has too much waiting, its partition is paused; the others go on. What becomes of a lane whose partition
+//! is taken away, the assignment knows.
 //!
 //! A lane or a thread that panics is a defect of ours. It is told, and the consumer starts again from what is
 //! committed: a partition that stands still in silence would be worse than a record that is read twice.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::gauge;
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext, Rebalance};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::TopicPartitionList;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
+use rdkafka::error::KafkaError;
 use rdkafka::message::Message as _;
-use rdkafka::topic_partition_list::TopicPartitionListElem;
-use rdkafka::{ClientContext, Offset, TopicPartitionList};
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use crate::assignment::{Assignment, Context};
 use crate::client::Cluster;
 use crate::defect;
 use crate::health::Health;
-use crate::lane::{BatchOptions, Finished, Lane, Processor, Room};
+use crate::lane::{BatchOptions, Lane, Processor};
 use crate::record::Record;
 
 /// How long one poll waits.
@@ -115,110 +113,9 @@ enum Ended {
     Broken(i32),
 }
 
-/// What the thread and the callbacks of the client share.
-struct Lanes {
-    options: ConsumerOptions,
-    processor: Arc<dyn Processor>,
-    runtime: Handle,
-    lanes: Mutex<HashMap<i32, Lane>>,
-    finished: Arc<Finished>,
-    room: Arc<Room>,
-    health: Health,
-    /// Partitions that were taken away since the poller last looked.
-    taken: Mutex<Vec<i32>>,
-}
-
-impl Lanes {
-    fn held(&self) -> std::sync::MutexGuard<'_, HashMap<i32, Lane>> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn open(&self, partition: i32) {
-        let (finished, room) = (Arc::clone(&self.finished), Arc::clone(&self.room));
-        let processor = Arc::clone(&self.processor);
-        let lane = Lane::start(&self.runtime, partition, self.options.batch, processor, finished, room);
-        if let Some(old) = self.held().insert(partition, lane) {
-            self.runtime.block_on(old.end(Instant::now()));
-        }
-    }
-
-    /// Ends lanes together; each may finish what it holds until the deadline.
-    fn close(&self, partitions: &[i32], grace: Duration) {
-        let lanes: Vec<Lane> = {
-            let mut held = self.held();
-            partitions.iter().filter_map(|partition| held.remove(partition)).collect()
-        };
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).extend(partitions);
-        lanes.iter().for_each(Lane::stop);
-        let deadline = Instant::now() + grace;
-        self.runtime.block_on(async {
-            for lane in lanes {
-                lane.end(deadline).await;
-            }
-        });
-    }
-
-    fn offsets(&self, finished: &HashMap<i32, i64>) -> TopicPartitionList {
-        let mut list = TopicPartitionList::new();
-        for (partition, next) in finished {
-            // Only a list that is too large fails.
-            let _ = list.add_partition_offset(&self.options.topic, *partition, Offset::Offset(*next));
-        }
-        list
-    }
-}
-
-/// What the client calls back.
-struct Context(Arc<Lanes>);
-
-impl ClientContext for Context {
-    fn error(&self, error: KafkaError, reason: &str) {
-        tracing::debug!(pipeline = %self.0.options.pipeline, %error, reason, "Kafka client");
-        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown) {
-            let brokers = &self.0.options.cluster.brokers;
-            let message = format!("no broker at {brokers} answers: check that they run, and `brokers`");
-            self.0.health.note(self.0.options.part, Err(message));
-        }
-    }
-}
-
-impl ConsumerContext for Context {
-    fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
-        let Rebalance::Revoke(list) = rebalance else { return };
-        let lanes = &self.0;
-        let partitions: Vec<i32> = list.elements().iter().map(TopicPartitionListElem::partition).collect();
-        let lost = consumer.assignment_lost();
-        tracing::info!(pipeline = %lanes.options.pipeline, topic = %lanes.options.topic, ?partitions, lost, "partitions taken away");
-        // Somebody else has them already: there is nothing to finish for.
-        let grace = if lost { Duration::ZERO } else { lanes.options.grace };
-        lanes.close(&partitions, grace);
-        let finished: HashMap<i32, i64> = partitions
-            .iter()
-            .filter_map(|partition| Some((*partition, lanes.finished.take_of(*partition)?)))
-            .collect();
-        if !lost && !finished.is_empty() {
-            commit(consumer, &lanes.offsets(&finished), CommitMode::Sync, &lanes.options);
-        }
-    }
-
-    fn post_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
-        let Rebalance::Assign(list) = rebalance else { return };
-        let partitions: Vec<i32> = list.elements().iter().map(TopicPartitionListElem::partition).collect();
-        let options = &self.0.options;
-        tracing::info!(pipeline = %options.pipeline, topic = %options.topic, ?partitions, "partitions given");
-        for partition in partitions {
-            self.0.open(partition);
-        }
-        // The client remembers that a partition was paused before it was taken away; its new lane is empty.
-        if let Err(error) = consumer.resume(list) {
-            tracing::warn!(pipeline = %options.pipeline, topic = %options.topic, %error, "cannot resume");
-        }
-    }
-}
-
 struct Poller {
     consumer: BaseConsumer<Context>,
-    lanes: Arc<Lanes>,
+    assignment: Arc<Assignment>,
     topic: Arc<str>,
     /// Polled and not handed over yet.
     polled: HashMap<i32, Vec<Record>>,
@@ -235,19 +132,11 @@ impl Poller {
     ) -> Result<Self, KafkaError> {
         let config = options.cluster.consumer(&options.group);
         let topic: Arc<str> = options.topic.as_str().into();
-        let lanes = Arc::new(Lanes {
-            options,
-            processor,
-            runtime,
-            lanes: Mutex::default(),
-            finished: Arc::default(),
-            room: Arc::default(),
-            health,
-            taken: Mutex::default(),
-        });
-        let consumer: BaseConsumer<Context> = config.create_with_context(Context(Arc::clone(&lanes)))?;
+        let assignment = Arc::new(Assignment::new(options, processor, health, runtime));
+        let context = Context(Arc::clone(&assignment));
+        let consumer: BaseConsumer<Context> = config.create_with_context(context)?;
         consumer.subscribe(&[&topic])?;
-        Ok(Self { consumer, lanes, topic, polled: HashMap::new(), unconfirmed: HashMap::new() })
+        Ok(Self { consumer, assignment, topic, polled: HashMap::new(), unconfirmed: HashMap::new() })
     }
 
     fn run(mut self, stop: &CancellationToken) -> Ended {
@@ -268,15 +157,15 @@ impl Poller {
                 self.measure_lag();
             }
         }
-        let all: Vec<i32> = self.lanes.held().keys().copied().collect();
-        self.lanes.close(&all, self.lanes.options.grace);
+        let all: Vec<i32> = self.assignment.held().keys().copied().collect();
+        self.assignment.close(&all, self.assignment.options.grace);
         self.commit(CommitMode::Sync);
         // Dropping the consumer leaves the group, so that others need not wait for a time-out.
         ended
     }
 
     fn broken(&self) -> Option<i32> {
-        self.lanes.held().iter().find(|(_, lane)| lane.is_broken()).map(|(partition, _)| *partition)
+        self.assignment.held().iter().find(|(_, lane)| lane.is_broken()).map(|(partition, _)| *partition)
     }
 
     /// Takes what is there, up to a chunk; waits only for the first.
@@ -303,34 +192,33 @@ impl Poller {
     /// it comes back: that one starts further back, and would commit beyond what it has not seen. Called
     /// before a record is taken in: the callbacks of a poll come before what it returns.
     fn forget_taken(&mut self) {
-        let taken = std::mem::take(&mut *self.lanes.taken.lock().unwrap_or_else(PoisonError::into_inner));
-        for partition in taken {
+        for partition in self.assignment.take_taken() {
             self.polled.remove(&partition);
             self.unconfirmed.remove(&partition);
         }
     }
 
     fn complain(&self, error: &KafkaError) {
-        let options = &self.lanes.options;
+        let options = &self.assignment.options;
         tracing::warn!(pipeline = %options.pipeline, topic = %options.topic, %error, "cannot consume");
         let message = format!("topic {} cannot be consumed: {error}", options.topic);
-        self.lanes.health.note(options.part, Err(message));
+        self.assignment.health.note(options.part, Err(message));
     }
 
     fn hand_over(&mut self) {
         if self.polled.is_empty() {
             return;
         }
-        self.lanes.health.note(self.lanes.options.part, Ok(()));
+        self.assignment.health.note(self.assignment.options.part, Ok(()));
         for (partition, records) in self.polled.drain() {
             // A partition that was just taken away has no lane: its records come again elsewhere.
-            if let Some(lane) = self.lanes.held().get(&partition) {
+            if let Some(lane) = self.assignment.held().get(&partition) {
                 lane.push(records);
             }
         }
         let begun = std::time::Instant::now();
         while self.full().next().is_some() && begun.elapsed() < PATIENCE {
-            self.lanes.room.wait(PATIENCE - begun.elapsed().min(PATIENCE));
+            self.assignment.room.wait(PATIENCE - begun.elapsed().min(PATIENCE));
         }
         let full: Vec<i32> = self.full().collect();
         self.switch(&full, Switch::Pause);
@@ -338,7 +226,7 @@ impl Poller {
 
     /// The lanes that are full and not paused.
     fn full(&self) -> impl Iterator<Item = i32> + use<> {
-        let held = self.lanes.held();
+        let held = self.assignment.held();
         let share = BUDGET / held.len().max(1);
         let is_full = |lane: &Lane| !lane.paused && lane.is_full(share);
         let full: Vec<i32> = held.iter().filter(|(_, lane)| is_full(lane)).map(|(at, _)| *at).collect();
@@ -347,7 +235,7 @@ impl Poller {
 
     fn resume(&self) {
         let ready: Vec<i32> = {
-            let held = self.lanes.held();
+            let held = self.assignment.held();
             let share = BUDGET / held.len().max(1);
             held.iter().filter(|(_, lane)| lane.paused && lane.has_room(share)).map(|(at, _)| *at).collect()
         };
@@ -367,22 +255,22 @@ impl Poller {
             Switch::Resume => self.consumer.resume(&list),
         };
         if let Err(error) = switched {
-            tracing::warn!(pipeline = %self.lanes.options.pipeline, %error, "cannot pause or resume");
+            tracing::warn!(pipeline = %self.assignment.options.pipeline, %error, "cannot pause or resume");
             return;
         }
         for partition in partitions {
-            if let Some(lane) = self.lanes.held().get_mut(partition) {
+            if let Some(lane) = self.assignment.held().get_mut(partition) {
                 lane.paused = matches!(switch, Switch::Pause);
             }
         }
     }
 
     fn commit(&mut self, mode: CommitMode) {
-        let finished = self.lanes.finished.take();
+        let finished = self.assignment.finished.take();
         if !finished.is_empty() {
-            commit(&self.consumer, &self.lanes.offsets(&finished), mode, &self.lanes.options);
+            self.assignment.commit(&self.consumer, &finished, mode);
             self.unconfirmed.extend(finished);
-            self.lanes.health.note(self.lanes.options.lanes_part, Ok(()));
+            self.assignment.health.note(self.assignment.options.lanes_part, Ok(()));
         }
     }
 
@@ -400,15 +288,15 @@ impl Poller {
             let partition = element.partition();
             let Some(wanted) = self.unconfirmed.remove(&partition) else { continue };
             let there = element.offset().to_raw().unwrap_or(-1);
-            if there < wanted && self.lanes.held().contains_key(&partition) {
-                self.lanes.finished.note(partition, wanted);
+            if there < wanted && self.assignment.held().contains_key(&partition) {
+                self.assignment.finished.note(partition, wanted);
             }
         }
     }
 
     /// How far this member is behind. A broker that answers also ends an earlier complaint.
     fn measure_lag(&self) {
-        let options = &self.lanes.options;
+        let options = &self.assignment.options;
         let mut lag = 0_i64;
         let Ok(position) = self.consumer.position() else { return };
         for element in position.elements() {
@@ -418,7 +306,7 @@ impl Poller {
             lag += (high - next).max(0);
         }
         if position.count() > 0 || self.consumer.fetch_metadata(Some(&self.topic), ASK).is_ok() {
-            self.lanes.health.note(options.part, Ok(()));
+            self.assignment.health.note(options.part, Ok(()));
         }
         let (pipeline, topic) = (options.pipeline.clone(), options.topic.clone());
         gauge!("redrive_kafka_lag", "pipeline" => pipeline, "topic" => topic).set(lag as f64);
@@ -431,20 +319,9 @@ enum Switch {
     Resume,
 }
 
-fn commit(
-    consumer: &BaseConsumer<Context>,
-    offsets: &TopicPartitionList,
-    mode: CommitMode,
-    options: &ConsumerOptions,
-) {
-    if let Err(error) = consumer.commit(offsets, mode) {
-        // What is not committed is read again, and the sink takes it once.
-        tracing::warn!(pipeline = %options.pipeline, topic = %options.topic, %error, "offsets could not be committed");
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use async_trait::async_trait;

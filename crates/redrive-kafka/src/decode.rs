@@ -250,7 +250,10 @@ fn cell<'a>(column: &Column, value: Option<&'a str>) -> Result<Cell<'a>, Failure
             "false" => Ok(Cell::Bool(false)),
             _ => Err(wrong()),
         },
-        Kind::Timestamp => timestamp(&scalar(&column.path, text)?, text.starts_with('"')).ok_or_else(wrong),
+        Kind::Timestamp if text.starts_with('"') => {
+            unescaped(&column.path, text)?.parse().map(Cell::Time).map_err(|_| wrong())
+        }
+        Kind::Timestamp => milliseconds(text).map(Cell::Time).ok_or_else(wrong),
     }
 }
 
@@ -304,13 +307,8 @@ fn number(text: Cow<'_, str>) -> Option<Cell<'_>> {
     (is_number || is_large()).then_some(Cell::Number(text))
 }
 
-fn timestamp<'a>(text: &str, quoted: bool) -> Option<Cell<'a>> {
-    let parsed = if quoted {
-        text.parse::<Timestamp>().ok()
-    } else {
-        text.parse::<i64>().ok().and_then(|millis| Timestamp::from_millisecond(millis).ok())
-    };
-    parsed.map(Cell::Time)
+fn milliseconds(text: &str) -> Option<Timestamp> {
+    text.parse().ok().and_then(|millis| Timestamp::from_millisecond(millis).ok())
 }
 
 fn missing(path: &Path, value: Option<&str>) -> Failure {

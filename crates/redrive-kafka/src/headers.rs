@@ -28,7 +28,7 @@ use crate::seal::SEAL;
 /// How often a record was redriven.
 pub const REDRIVE_COUNT: &str = "redrive-count";
 /// The longest message that a header keeps, in characters.
-pub const MAX_MESSAGE: usize = 1_000;
+const MAX_MESSAGE: usize = 1_000;
 
 const TOPIC: &str = "kafka_dlt-original-topic";
 const PARTITION: &str = "kafka_dlt-original-partition";
@@ -155,22 +155,6 @@ pub fn read(record: &Record) -> Reading {
     }
 }
 
-/// What stays of the headers when a letter is written: of ours the first origin and the first
-/// exception, of others all.
-fn kept(headers: &[Header]) -> Vec<Header> {
-    let mut kept: Vec<Header> = Vec::with_capacity(headers.len() + 12);
-    for header in headers {
-        let name = header.name.as_str();
-        let once = name.starts_with("kafka_dlt-") || name == FIRST_FAILED_AT;
-        let replaced = OWN.contains(&name) && name != FIRST_FAILED_AT;
-        let is_repeated = once && kept.iter().any(|other| other.name == name);
-        if !replaced && !is_repeated {
-            kept.push(header.clone());
-        }
-    }
-    kept
-}
-
 /// Where a letter says that its record was first.
 #[must_use]
 pub fn origin(record: &Record) -> Option<Position> {
@@ -185,6 +169,22 @@ pub fn origin(record: &Record) -> Option<Position> {
         let partition = part("partition")?.parse().ok()?;
         Some(Position::new(part("topic")?, partition, part("offset")?.parse().ok()?))
     })
+}
+
+/// What stays of the headers when a letter is written: of ours the first origin and the first
+/// exception, of others all.
+fn kept(headers: &[Header]) -> Vec<Header> {
+    let mut kept: Vec<Header> = Vec::with_capacity(headers.len() + 12);
+    for header in headers {
+        let name = header.name.as_str();
+        let once = name.starts_with("kafka_dlt-") || name == FIRST_FAILED_AT;
+        let replaced = OWN.contains(&name) && name != FIRST_FAILED_AT;
+        let is_repeated = once && kept.iter().any(|other| other.name == name);
+        if !replaced && !is_repeated {
+            kept.push(header.clone());
+        }
+    }
+    kept
 }
 
 fn failure(record: &Record) -> Failure {

@@ -14,16 +14,22 @@
 //!   reported, and is tried again at a slow pace and at every start. So it is neither lost nor looped.
 //! - When the disk fails too, [`Ladder::settle`] says so, and the caller keeps the record uncommitted: it
 //!   is still in Kafka.
+//! - An entry on disk that is no letter (any more) is nobody's to publish: it is kept with what was refused, and
+//!   reported.
+//!
+//! What it does not do: keep the order between letters on disk and those that come when Kafka is back.
 
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use metrics::{counter, gauge};
 use redrive_core::failure::Failure;
 use redrive_core::ladder::Rung;
+use redrive_spool::journal::{Position, Record};
 use redrive_spool::{Error as SpoolError, Journal, JournalOptions};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -67,6 +73,39 @@ pub struct Ladder {
     outgoing: Journal,
     refused: Journal,
     health: Health,
+    /// How many batches wait for a safe place.
+    held_back: AtomicUsize,
+}
+
+/// A batch whose letters have no safe place yet. With the last of them the disk is well again.
+#[derive(Debug)]
+pub(crate) struct HeldBack<'a>(&'a Ladder);
+
+impl Drop for HeldBack<'_> {
+    fn drop(&mut self) {
+        if self.0.held_back.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.health.note("disk", Ok(()));
+        }
+    }
+}
+
+/// A journal of letters.
+#[derive(Clone, Copy)]
+enum Shelf {
+    /// What waits for Kafka.
+    Outgoing,
+    /// What waits for a person.
+    Refused,
+}
+
+impl Shelf {
+    /// The word for it in metrics.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Outgoing => "outgoing",
+            Self::Refused => "refused",
+        }
+    }
 }
 
 impl Ladder {
@@ -83,7 +122,8 @@ impl Ladder {
     ) -> Result<Self, SpoolError> {
         let outgoing = Journal::open(&folder.join("outgoing"), options)?;
         let refused = Journal::open(&folder.join("refused"), options)?;
-        let ladder = Self { pipeline: pipeline.to_owned(), publisher, outgoing, refused, health };
+        let (pipeline, held_back) = (pipeline.to_owned(), AtomicUsize::new(0));
+        let ladder = Self { pipeline, publisher, outgoing, refused, health, held_back };
         for journal in [&ladder.outgoing, &ladder.refused] {
             ladder.health.opened(journal);
         }
@@ -116,13 +156,13 @@ impl Ladder {
             }
         }
         let mut unsettled = Unsettled { open: Vec::new(), why: String::new() };
-        for (letter, failure, kept) in self.keep_all(&self.outgoing, later, "outgoing").await {
+        for (letter, failure, kept) in self.keep_all(Shelf::Outgoing, later).await {
             match kept {
-                Ok(()) => self.note_away(&failure),
+                Ok(()) => self.note_waiting(&failure),
                 Err(why) => unsettled.add(letter, &failure, &why),
             }
         }
-        for (letter, failure, kept) in self.keep_all(&self.refused, refused, "refused").await {
+        for (letter, failure, kept) in self.keep_all(Shelf::Refused, refused).await {
             match kept {
                 Ok(()) => self.note_refused(letter, &failure),
                 Err(why) => unsettled.add(letter, &failure, &why),
@@ -134,6 +174,12 @@ impl Ladder {
         }
         self.health.note("disk", Err(unsettled.to_string()));
         Err(unsettled)
+    }
+
+    /// Says that a batch is held back until its letters have a safe place.
+    pub(crate) fn hold_back(&self) -> HeldBack<'_> {
+        self.held_back.fetch_add(1, Ordering::AcqRel);
+        HeldBack(self)
     }
 
     /// Publishes what lies on disk, until it is told to stop.
@@ -155,17 +201,19 @@ impl Ladder {
                 }
                 reader.next(CHUNK, CHUNK_BYTES).await
             };
-            let records = match stop.run_until_cancelled(next).await {
-                None => return,
+            let Some(read) = stop.run_until_cancelled(next).await else { return };
+            let records = match read {
                 // Whatever was there is acknowledged.
-                Some(Ok(records)) if records.is_empty() && is_first => continue,
-                Some(Ok(records)) => records,
-                Some(Err(error)) => {
-                    self.health.note("disk", Err(format!("letters on disk cannot be read: {error}")));
+                Ok(records) if records.is_empty() && is_first => continue,
+                Ok(records) => records,
+                Err(error) => {
+                    self.health
+                        .note("letters on disk", Err(format!("letters on disk cannot be read: {error}")));
                     stop.run_until_cancelled(sleep(LONGEST_PAUSE)).await;
                     continue;
                 }
             };
+            self.health.note("letters on disk", Ok(()));
             let goes_on = !records.is_empty() && self.publish_chunk(&records, &mut held).await.is_ok();
             if !goes_on {
                 held.clear();
@@ -184,25 +232,8 @@ impl Ladder {
     /// letters must wait are added to what is held.
     ///
     /// An error when there is no use in going on: Kafka is away, or the disk fails.
-    async fn publish_chunk(
-        &self,
-        records: &[redrive_spool::journal::Record],
-        held: &mut HashSet<String>,
-    ) -> Result<(), Failure> {
-        let (mut letters, mut positions, mut stuck) = (Vec::new(), Vec::new(), None);
-        for record in records {
-            match Outgoing::decode(record.payload.clone()) {
-                Ok(letter) if held.contains(&letter.topic) => {}
-                Ok(letter) => {
-                    letters.push(letter);
-                    positions.push(record.position);
-                }
-                Err(error) => {
-                    tracing::error!(pipeline = %self.pipeline, %error, dir = %self.outgoing.dir().display(), "an entry on disk is no letter");
-                    stuck = self.move_on(record.position, record.payload.clone()).await.err().or(stuck);
-                }
-            }
-        }
+    async fn publish_chunk(&self, records: &[Record], held: &mut HashSet<String>) -> Result<(), Failure> {
+        let Chunk { positions, letters, mut stuck } = self.open_chunk(records, held).await;
         let results = self.publisher.publish(&letters).await;
         let (mut waiting, mut confirmed) = (None, 0);
         for ((position, letter), result) in positions.into_iter().zip(&letters).zip(results) {
@@ -225,59 +256,95 @@ impl Ladder {
         }
         match (stuck, waiting) {
             (Some(failure), _) => Err(failure),
-            (None, Some((failure, topic))) if confirmed == 0 => {
-                if !self.publisher.is_answered(topic).await {
-                    return Err(failure);
-                }
-                self.publisher.mend_stuck(&failure);
-                Ok(())
-            }
+            (None, Some((failure, topic))) if confirmed == 0 => self.look_for_kafka(failure, topic).await,
             _ => Ok(()),
         }
     }
 
-    async fn move_on(&self, position: redrive_spool::journal::Position, entry: Bytes) -> Result<(), Failure> {
-        let moved = self.keep(&self.refused, vec![entry], "refused").await;
+    /// What is to be published of these, and what cannot be.
+    async fn open_chunk(&self, records: &[Record], held: &HashSet<String>) -> Chunk {
+        let mut chunk = Chunk { positions: Vec::new(), letters: Vec::new(), stuck: None };
+        for record in records {
+            match Outgoing::decode(record.payload.clone()) {
+                Ok(letter) if held.contains(&letter.topic) => {}
+                Ok(letter) => {
+                    chunk.letters.push(letter);
+                    chunk.positions.push(record.position);
+                }
+                Err(_) => match self.move_on(record.position, record.payload.clone()).await {
+                    Ok(()) => self.note_unreadable(),
+                    Err(failure) => chunk.stuck = Some(failure),
+                },
+            }
+        }
+        chunk
+    }
+
+    /// Nothing of a chunk was confirmed: an error when Kafka is away. Otherwise it is this topic, or the producer.
+    async fn look_for_kafka(&self, failure: Failure, topic: &str) -> Result<(), Failure> {
+        if !self.publisher.is_answered(topic).await {
+            return Err(failure);
+        }
+        self.publisher.mend_stuck(&failure);
+        Ok(())
+    }
+
+    async fn move_on(&self, position: Position, entry: Bytes) -> Result<(), Failure> {
+        let moved = self.keep(Shelf::Refused, vec![entry]).await;
         moved.map_err(|why| Failure::transient("Disk", why))?;
         self.outgoing.acknowledge(position.into());
         Ok(())
     }
 
     async fn drain_refused(&self, stop: &CancellationToken) {
+        let mut pause = FIRST_PAUSE;
         loop {
             // One that is on its way when this ends is published again: better than to keep a stop waiting.
-            if stop.run_until_cancelled(self.try_all_refused()).await.is_none() {
-                return;
-            }
+            let Some(tried) = stop.run_until_cancelled(self.try_all_refused()).await else { return };
+            let wait = if let Err(failure) = tried {
+                self.note_not_tried(&failure);
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                pause
+            } else {
+                pause = FIRST_PAUSE;
+                REFUSED_INTERVAL
+            };
             if self.refused.stats().records == 0 {
                 self.health.note("refused", Ok(()));
             }
             self.measure();
-            if stop.run_until_cancelled(sleep(REFUSED_INTERVAL)).await.is_none() {
+            if stop.run_until_cancelled(sleep(wait)).await.is_none() {
                 return;
             }
         }
     }
 
-    /// Each by itself: one that is still refused does not hold up the others. While Kafka is away, none.
-    async fn try_all_refused(&self) {
+    /// Each by itself: one that is still refused does not hold up the others. An error when Kafka is away: then
+    /// the others are left alone.
+    async fn try_all_refused(&self) -> Result<(), Failure> {
         let mut reader = self.refused.reader();
-        while let Ok(records) = reader.next(CHUNK, CHUNK_BYTES).await {
-            if records.is_empty() {
-                return;
-            }
-            for record in records {
-                if let Err(failure) = self.try_refused(record).await {
-                    self.note_away(&failure);
-                    return;
+        loop {
+            let records = match reader.next(CHUNK, CHUNK_BYTES).await {
+                Ok(records) if records.is_empty() => return Ok(()),
+                Ok(records) => records,
+                Err(error) => {
+                    let advice = format!("letters that Kafka refused cannot be read from disk: {error}");
+                    self.health.note("refused", Err(advice));
+                    return Ok(());
                 }
+            };
+            for record in records {
+                self.try_refused(record).await?;
             }
         }
     }
 
     /// An error when it is not refused, and must wait.
-    async fn try_refused(&self, record: redrive_spool::journal::Record) -> Result<(), Failure> {
-        let Ok(letter) = Outgoing::decode(record.payload) else { return Ok(()) };
+    async fn try_refused(&self, record: Record) -> Result<(), Failure> {
+        let Ok(letter) = Outgoing::decode(record.payload) else {
+            self.note_unreadable();
+            return Ok(());
+        };
         let result = self.publisher.publish(std::slice::from_ref(&letter)).await;
         match result.into_iter().next() {
             Some(Ok(())) => self.refused.acknowledge(record.position.into()),
@@ -292,17 +359,16 @@ impl Ladder {
     /// by itself.
     async fn keep_all<'a>(
         &self,
-        journal: &Journal,
+        shelf: Shelf,
         letters: Vec<(&'a Outgoing, Failure)>,
-        rung: &'static str,
     ) -> Vec<(&'a Outgoing, Failure, Result<(), String>)> {
         let entries: Vec<Bytes> = letters.iter().map(|(letter, _)| letter.encode()).collect();
-        let kept = match self.keep(journal, entries.clone(), rung).await {
+        let kept = match self.keep(shelf, entries.clone()).await {
             Ok(()) => vec![Ok(()); entries.len()],
             Err(_) if entries.len() > 1 => {
                 let mut kept = Vec::with_capacity(entries.len());
                 for entry in entries {
-                    kept.push(self.keep(journal, vec![entry], rung).await);
+                    kept.push(self.keep(shelf, vec![entry]).await);
                 }
                 kept
             }
@@ -312,20 +378,49 @@ impl Ladder {
     }
 
     /// All of them, or none and why.
-    async fn keep(&self, journal: &Journal, entries: Vec<Bytes>, rung: &'static str) -> Result<(), String> {
+    async fn keep(&self, shelf: Shelf, entries: Vec<Bytes>) -> Result<(), String> {
         if entries.is_empty() {
             return Ok(());
         }
-        let (many, bytes) = (entries.len() as u64, entries.iter().map(Bytes::len).sum::<usize>());
-        journal.append(entries).await.map_err(|error| why_not_kept(bytes, &error))?;
-        let labels = [("pipeline", self.pipeline.clone()), ("rung", rung.to_owned())];
+        let journal = match shelf {
+            Shelf::Outgoing => &self.outgoing,
+            Shelf::Refused => &self.refused,
+        };
+        let many = entries.len() as u64;
+        journal.append(entries).await.map_err(|error| why_not_kept(&error))?;
+        let labels = [("pipeline", self.pipeline.clone()), ("rung", shelf.name().to_owned())];
         counter!("redrive_kafka_spooled_total", &labels).increment(many);
-        self.health.note("disk", Ok(()));
         Ok(())
     }
 
     fn note_away(&self, failure: &Failure) {
         self.health.note("kafka", Err(format!("letters wait on disk for Kafka: {}", failure.message)));
+    }
+
+    /// Letters were put on disk. Whoever drains it may have been quicker, and nobody would say that Kafka is back.
+    fn note_waiting(&self, failure: &Failure) {
+        self.note_away(failure);
+        if self.outgoing.stats().records == 0 {
+            self.health.note("kafka", Ok(()));
+        }
+    }
+
+    /// Kafka is not there to refuse letters again: that is said of them, and ends with them.
+    fn note_not_tried(&self, failure: &Failure) {
+        let (dir, why) = (self.refused.dir().display(), &failure.message);
+        let advice =
+            format!("letters that Kafka refused are kept in {dir}, and cannot be tried again now: {why}");
+        self.health.note("refused", Err(advice));
+    }
+
+    fn note_unreadable(&self) {
+        let dir = self.refused.dir().display();
+        tracing::error!(pipeline = %self.pipeline, %dir, "an entry on disk is no letter: it is kept");
+        let advice = format!(
+            "an entry in {dir} is no letter that redrive wrote, or is damaged, and cannot be published: look at it, \
+             and move the folder away while redrive is stopped"
+        );
+        self.health.note("refused", Err(advice));
     }
 
     fn note_refused(&self, letter: &Outgoing, failure: &Failure) {
@@ -346,17 +441,24 @@ impl Ladder {
         let pipeline = || self.pipeline.clone();
         let rung = if outgoing + refused > 0 { Rung::Disk } else { Rung::Target };
         gauge!("redrive_ladder_rung", "pipeline" => pipeline()).set(rung.level());
-        gauge!("redrive_kafka_spooled", "pipeline" => pipeline(), "rung" => "outgoing").set(outgoing as f64);
-        gauge!("redrive_kafka_spooled", "pipeline" => pipeline(), "rung" => "refused").set(refused as f64);
+        for (shelf, waiting) in [(Shelf::Outgoing, outgoing), (Shelf::Refused, refused)] {
+            gauge!("redrive_kafka_spooled", "pipeline" => pipeline(), "rung" => shelf.name())
+                .set(waiting as f64);
+        }
     }
 }
 
-fn why_not_kept(bytes: usize, error: &SpoolError) -> String {
+/// What was read of the journal, as letters.
+struct Chunk {
+    positions: Vec<Position>,
+    letters: Vec<Outgoing>,
+    /// Why an entry that is no letter could not be moved on.
+    stuck: Option<Failure>,
+}
+
+fn why_not_kept(error: &SpoolError) -> String {
     match error {
-        SpoolError::Full { dir, size, limit } => format!(
-            "{bytes} bytes do not fit into {}, which holds {size} of at most {limit}: raise `fallback.max-size`",
-            dir.display()
-        ),
+        SpoolError::Full { .. } => format!("{error}: raise `fallback.max-size`"),
         error => error.to_string(),
     }
 }

@@ -1,12 +1,13 @@
 //! A lane: the records of one partition, in batches, one batch after the other.
 //!
-//! Lanes run side by side; within a lane the order of the partition is kept. A lane ends when its
+//! Lanes run side by side; within a lane the order of the partition is kept, and a batch is begun when every
+//! record before it is safe: so how far it is done is how far may be committed. A lane ends when its
 //! partition is taken away. What it was doing is then finished within a short time, or dropped: only what
 //! is finished is committed.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,7 +17,6 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::progress::Progress;
 use crate::record::Record;
 
 /// When a batch is full.
@@ -44,18 +44,33 @@ pub(crate) struct Finished(Mutex<HashMap<i32, i64>>);
 
 impl Finished {
     pub(crate) fn note(&self, partition: i32, next: i64) {
-        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = map.entry(partition).or_insert(next);
-        *known = (*known).max(next);
+        raise(&mut self.locked(), partition, next);
+    }
+
+    /// Looked at under the lock: a lane that is disowned before its partition is taken notes nothing after that.
+    fn note_unless(&self, disowned: &CancellationToken, partition: i32, next: i64) {
+        let mut map = self.locked();
+        if !disowned.is_cancelled() {
+            raise(&mut map, partition, next);
+        }
     }
 
     pub(crate) fn take(&self) -> HashMap<i32, i64> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.locked())
     }
 
     pub(crate) fn take_of(&self, partition: i32) -> Option<i64> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&partition)
+        self.locked().remove(&partition)
     }
+
+    fn locked(&self) -> MutexGuard<'_, HashMap<i32, i64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn raise(map: &mut HashMap<i32, i64>, partition: i32, next: i64) {
+    let known = map.entry(partition).or_insert(next);
+    *known = (*known).max(next);
 }
 
 /// Tells the poller that some lane has room again.
@@ -79,7 +94,7 @@ impl Room {
 
 /// How much waits in a lane.
 #[derive(Debug, Default)]
-pub(crate) struct Load {
+struct Load {
     records: AtomicUsize,
     bytes: AtomicUsize,
 }
@@ -135,7 +150,6 @@ impl Lane {
             room,
             processor,
             finished,
-            progress: Progress::default(),
             stop: stop.clone(),
             disowned: disowned.clone(),
         };
@@ -187,7 +201,6 @@ struct Run {
     room: Arc<Room>,
     processor: Arc<dyn Processor>,
     finished: Arc<Finished>,
-    progress: Progress,
     stop: CancellationToken,
     disowned: CancellationToken,
 }
@@ -196,16 +209,13 @@ impl Run {
     async fn run(mut self) {
         while let Some(batch) = self.collect().await {
             let Some(next) = batch.last().map(|record| record.position.offset + 1) else { continue };
-            self.progress.begin(next);
             let done = self.processor.process(&batch, &self.stop).await;
             self.load.remove(&batch);
             self.room.made();
-            if !done || self.disowned.is_cancelled() {
+            if !done {
                 return;
             }
-            if let Some(next) = self.progress.finish(next) {
-                self.finished.note(self.partition, next);
-            }
+            self.finished.note_unless(&self.disowned, self.partition, next);
         }
     }
 

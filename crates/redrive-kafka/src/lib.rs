@@ -6,11 +6,11 @@
 //! | [`record`], [`headers`] | a record byte for byte; what a dead letter says about itself |
 //! | [`seal`] | proof that a redriven record is the one it says it is |
 //! | [`column`], [`decode`], [`row`] | from a record to a row, or a failure with path and reason |
-//! | [`plan`], [`progress`] | what to store, park, bury and commit; pure |
+//! | [`plan`] | what to park and what to bury; pure |
 //! | [`sink`] | where rows go: Postgres, MySQL, SQLite, HTTP, or yours |
-//! | `consumer`, `lane`, `writer` | the thread that polls, a lane per partition, what a lane does with a batch |
+//! | `consumer`, `assignment`, `lane`, `writer` | the thread that polls, its partitions, a lane for each, what a lane does with a batch |
 //! | [`publisher`], [`ladder`], [`outgoing`] | letters to topics, and to disk while Kafka is away |
-//! | [`index`] (with `place`), [`redriver`] | letters in topics, searchable in redrive's own store, and back again |
+//! | [`index`] (with `place`), [`letter`], [`redriver`] | letters in topics, searchable in redrive's own store, and back again |
 //! | [`pipeline`] | all of it together |
 //!
 //! **Promise.** An offset is committed only after every record before it is stored, in a topic of letters,
@@ -18,6 +18,7 @@
 //! stored once, by its topic, partition and offset, and a letter that is published again is one letter for
 //! the index.
 
+mod assignment;
 mod client;
 mod consumer;
 mod defect;
@@ -33,10 +34,10 @@ pub mod error_name;
 pub mod headers;
 pub mod index;
 pub mod ladder;
+pub mod letter;
 pub mod outgoing;
 pub mod pipeline;
 pub mod plan;
-pub mod progress;
 pub mod publisher;
 pub mod record;
 pub mod redriver;

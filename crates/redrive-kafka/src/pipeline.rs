@@ -22,7 +22,7 @@ use crate::publisher::Publisher;
 use crate::seal::Seal;
 use crate::sink::{Guarded, Sink};
 use crate::topics::{self, Missing};
-use crate::writer::{LetterTopics, Retries, Shared, Writer};
+use crate::writer::{LetterTopics, Retries, Writer};
 
 /// The pauses between two looks at what is not ready.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -51,7 +51,7 @@ pub struct KafkaPipelineOptions {
     pub retries: Retries,
     /// The retries of the parking lot.
     pub parking: Retries,
-    /// How many batches are stored at a time.
+    /// How many batches are stored at a time, of the stream and of the parking lot each.
     pub workers: usize,
     /// How long Kafka may take to confirm a letter before it goes to disk.
     pub publish_timeout: Duration,
@@ -186,21 +186,12 @@ impl KafkaPipeline {
     }
 
     async fn consume(&self, ladder: &Arc<Ladder>, stop: &CancellationToken) {
-        let stream = self.consumer(Stage::Stream, ladder, stop);
-        let parking = self.consumer(Stage::Parking, ladder, stop);
-        let (stream, parking) = tokio::join!(stream, parking);
-        for error in [stream, parking].into_iter().filter_map(Result::err) {
-            self.health.note("consumer", Err(format!("the Kafka settings are wrong: {error}")));
-            tracing::error!(pipeline = %self.options.name, %error, "the consumer cannot start");
-        }
+        let stream = self.consume_stage(Stage::Stream, ladder, stop);
+        let parking = self.consume_stage(Stage::Parking, ladder, stop);
+        tokio::join!(stream, parking);
     }
 
-    async fn consumer(
-        &self,
-        stage: Stage,
-        ladder: &Arc<Ladder>,
-        stop: &CancellationToken,
-    ) -> Result<(), KafkaError> {
+    async fn consume_stage(&self, stage: Stage, ladder: &Arc<Ladder>, stop: &CancellationToken) {
         let options = &self.options;
         let (topic, group, retries) = match stage {
             Stage::Stream => (&options.topic, &options.group, options.retries),
@@ -210,10 +201,12 @@ impl KafkaPipeline {
             Stage::Stream => ("stream", "stream lanes"),
             Stage::Parking => ("parking", "parking lanes"),
         };
-        let shared = Arc::new(Shared {
+        let writer = Writer {
+            stage,
             pipeline: options.name.clone(),
             topic: options.topic.as_str().into(),
             group: group.clone(),
+            retries,
             decoder: self.decoder.clone(),
             seal: self.seal.clone(),
             sink: Arc::clone(&self.sink),
@@ -222,7 +215,7 @@ impl KafkaPipeline {
             topics: options.letters.clone(),
             observer: Arc::clone(&self.observer),
             health: self.health.clone(),
-        });
+        };
         let consumer = ConsumerOptions {
             pipeline: options.name.clone(),
             cluster: options.cluster.clone(),
@@ -233,8 +226,12 @@ impl KafkaPipeline {
             part,
             lanes_part,
         };
-        let writer = Arc::new(Writer { shared, stage, retries });
-        consume(consumer, writer, self.health.clone(), stop.clone()).await
+        if let Err(error) = consume(consumer, Arc::new(writer), self.health.clone(), stop.clone()).await {
+            tracing::error!(pipeline = %options.name, topic, %error, "the consumer cannot start");
+            let advice =
+                format!("topic {topic} is not consumed, since the Kafka settings are wrong: {error}");
+            self.health.note(part, Err(advice));
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use redrive_store::{Parked, Place, Reading};
 
-use crate::index::letter;
+use crate::letter::letter;
 use crate::record::Record;
 
 /// A partition of a topic.

@@ -81,6 +81,25 @@ impl Publisher {
         results
     }
 
+    /// Whether Kafka answers at all when it is asked about this topic.
+    pub(crate) async fn is_answered(&self, topic: &str) -> bool {
+        let producer = self.producer.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let (topic, within) = (topic.to_owned(), self.timeout.min(LONGEST_ASK));
+        let asked = tokio::task::spawn_blocking(move || {
+            producer.client().fetch_metadata(Some(&topic), within).is_ok()
+        });
+        asked.await.unwrap_or(false)
+    }
+
+    /// Kafka answers, and yet nothing was confirmed: if the time ran out, an idempotent producer may be stuck.
+    /// After a restart of a broker one was seen that sent nothing any more, without saying that it broke.
+    pub(crate) fn mend_stuck(&self, failure: &Failure) {
+        if failure.code == Some(Code::Kafka(name(RDKafkaErrorCode::MessageTimedOut))) {
+            let mut current = self.producer.write().unwrap_or_else(PoisonError::into_inner);
+            self.replace(&mut current, &failure.message);
+        }
+    }
+
     /// Sends what was too large again: in halves of halves, then by itself, then without its explanations.
     async fn send_large(
         &self,
@@ -107,16 +126,6 @@ impl Publisher {
             ways[at] = Way::Shortened;
             self.send_some(records, ways, &[at], results).await;
         }
-    }
-
-    /// Whether Kafka answers at all when it is asked about this topic.
-    pub(crate) async fn is_answered(&self, topic: &str) -> bool {
-        let producer = self.producer.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let (topic, within) = (topic.to_owned(), self.timeout.min(LONGEST_ASK));
-        let asked = tokio::task::spawn_blocking(move || {
-            producer.client().fetch_metadata(Some(&topic), within).is_ok()
-        });
-        asked.await.unwrap_or(false)
     }
 
     /// Sends those at these places, and notes what became of them.
@@ -184,15 +193,6 @@ impl Publisher {
         let mut current = self.producer.write().unwrap_or_else(PoisonError::into_inner);
         if broke(&current).is_some() {
             self.replace(&mut current, &why);
-        }
-    }
-
-    /// Kafka answers, and yet nothing was confirmed: if the time ran out, an idempotent producer may be stuck.
-    /// After a restart of a broker one was seen that sent nothing any more, without saying that it broke.
-    pub(crate) fn mend_stuck(&self, failure: &Failure) {
-        if failure.code == Some(Code::Kafka(name(RDKafkaErrorCode::MessageTimedOut))) {
-            let mut current = self.producer.write().unwrap_or_else(PoisonError::into_inner);
-            self.replace(&mut current, &failure.message);
         }
     }
 

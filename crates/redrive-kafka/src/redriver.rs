@@ -13,7 +13,7 @@ use redrive_core::failure::Failure;
 use redrive_core::handler::Handler;
 
 use crate::headers::{self, REDRIVE_COUNT};
-use crate::index::restored;
+use crate::letter::restored;
 use crate::outgoing::Outgoing;
 use crate::publisher::Publisher;
 use crate::record::{Header, Position};

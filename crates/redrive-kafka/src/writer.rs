@@ -24,7 +24,7 @@ use crate::ladder::Ladder;
 use crate::lane::Processor;
 use crate::observer::{NewLetterNotice, Observer};
 use crate::outgoing::Outgoing;
-use crate::plan::{Destination, Outcome, Stage, plan};
+use crate::plan::{Destination, Outcome, Plan, Stage, plan};
 use crate::record::{Position, Record};
 use crate::row::Row;
 use crate::seal::Seal;
@@ -67,12 +67,14 @@ pub struct Retries {
     pub backoff: Backoff,
 }
 
-/// What both consumers share.
-pub(crate) struct Shared {
+/// Writes the batches of one consumer.
+pub(crate) struct Writer {
+    pub(crate) stage: Stage,
     pub(crate) pipeline: String,
-    /// The topic that is consumed.
+    /// The topic of the stream, also where that of the parking lot is consumed.
     pub(crate) topic: Arc<str>,
     pub(crate) group: String,
+    pub(crate) retries: Retries,
     pub(crate) decoder: Decoder,
     pub(crate) seal: Option<Seal>,
     pub(crate) sink: Arc<dyn Sink>,
@@ -84,13 +86,6 @@ pub(crate) struct Shared {
     pub(crate) health: Health,
 }
 
-/// Writes batches of one stage.
-pub(crate) struct Writer {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) stage: Stage,
-    pub(crate) retries: Retries,
-}
-
 /// What is known of a batch while it is being stored.
 struct Tally {
     outcomes: Vec<Option<Outcome>>,
@@ -100,22 +95,20 @@ struct Tally {
 #[async_trait]
 impl Processor for Writer {
     async fn process(&self, batch: &[Record], stop: &CancellationToken) -> bool {
-        let begun = Instant::now();
         if self.stage == Stage::Parking && !self.wait_until_due(batch, stop).await {
             return false;
         }
+        let begun = Instant::now();
         let Some(tally) = self.store(batch, stop).await else { return false };
-        histogram!("redrive_attempt_seconds", "pipeline" => self.shared.pipeline.clone())
-            .record(begun.elapsed());
+        histogram!("redrive_attempt_seconds", "pipeline" => self.pipeline.clone()).record(begun.elapsed());
         let attempts = tally.attempts;
-        let offsets: Vec<i64> = batch.iter().map(|record| record.position.offset).collect();
         let stored = |outcome: Option<Outcome>| outcome.unwrap_or(Outcome::Stored);
-        let plan = plan(self.stage, &offsets, tally.outcomes.into_iter().map(stored).collect());
-        let letters = self.letters(batch, &plan.letters, attempts);
-        if !self.settle(letters, stop).await {
+        let plan = plan(self.stage, tally.outcomes.into_iter().map(stored).collect());
+        if !self.settle(self.letters(batch, &plan, attempts), stop).await {
             return false;
         }
-        self.tell(batch, plan.stored, &plan.letters, attempts);
+        self.count(batch, &plan);
+        self.tell(batch, &plan, attempts);
         true
     }
 }
@@ -126,7 +119,7 @@ impl Writer {
         let mut tally = Tally { outcomes: vec![None; batch.len()], attempts: 0 };
         let mut rows: Vec<(usize, Row<'_>)> = Vec::with_capacity(batch.len());
         for (at, record) in batch.iter().enumerate() {
-            match self.shared.decoder.decode(record) {
+            match self.decoder.decode(record) {
                 Ok(row) => rows.push((at, Row { identity: self.identity(record), ..row })),
                 Err(failure) => tally.outcomes[at] = Some(Outcome::Poison(failure)),
             }
@@ -135,7 +128,7 @@ impl Writer {
             tally.attempts += 1;
             let cause = self.attempt(&mut tally, &mut rows).await;
             let Some(cause) = cause else { return Some(tally) };
-            self.shared.health.note("sink", Err(format!("the sink is not available: {}", cause.message)));
+            self.health.note("sink", Err(format!("the sink is not available: {}", cause.message)));
             if tally.attempts > self.retries.attempts {
                 self.give_up(&mut tally, &rows, &cause).await;
                 return Some(tally);
@@ -156,8 +149,8 @@ impl Writer {
     /// the stream: the parking lot is a topic of ours, and what it says of origins was written by [`annotate`].
     fn identity(&self, record: &Record) -> Position {
         let origin = match self.stage {
-            Stage::Stream => self.shared.seal.as_ref().and_then(|seal| seal.origin(record)),
-            Stage::Parking => headers::origin(record).filter(|origin| origin.topic == self.shared.topic),
+            Stage::Stream => self.seal.as_ref().and_then(|seal| seal.origin(record)),
+            Stage::Parking => headers::origin(record).filter(|origin| origin.topic == self.topic),
         };
         origin.unwrap_or_else(|| record.position.clone())
     }
@@ -167,15 +160,15 @@ impl Writer {
         if rows.is_empty() {
             return None;
         }
-        let permit = self.shared.gate.acquire().await;
+        let permit = self.gate.acquire().await;
         let only: Vec<Row<'a>> = rows.iter().map(|(_, row)| row.clone()).collect();
-        let stored = self.shared.sink.store(&only).await;
+        let stored = self.sink.store(&only).await;
         drop(permit);
         for (at, failure) in stored.poison {
             tally.outcomes[rows[at].0] = Some(Outcome::Poison(failure));
         }
         if stored.undecided.is_empty() {
-            self.shared.health.note("sink", Ok(()));
+            self.health.note("sink", Ok(()));
             rows.clear();
             return None;
         }
@@ -193,7 +186,7 @@ impl Writer {
             return;
         }
         let only: Vec<Row<'_>> = rows.iter().map(|(_, row)| row.clone()).collect();
-        let stored = bisect_exhausted(self.shared.sink.as_ref(), &only).await;
+        let stored = bisect_exhausted(self.sink.as_ref(), &only).await;
         let cause = stored.cause.as_ref().unwrap_or(cause);
         for at in stored.undecided {
             tally.outcomes[rows[at].0] = Some(Outcome::Undecided(cause.clone()));
@@ -215,8 +208,8 @@ impl Writer {
 
     async fn wait_for_sink(&self, stop: &CancellationToken) -> bool {
         let mut pause = Duration::from_millis(500);
-        while let Err(failure) = self.shared.sink.probe().await {
-            self.shared.health.note("sink", Err(format!("the sink is not available: {}", failure.message)));
+        while let Err(failure) = self.sink.probe().await {
+            self.health.note("sink", Err(format!("the sink is not available: {}", failure.message)));
             if stop.run_until_cancelled(sleep(pause)).await.is_none() {
                 return false;
             }
@@ -225,22 +218,15 @@ impl Writer {
         !stop.is_cancelled()
     }
 
-    fn letters(
-        &self,
-        batch: &[Record],
-        letters: &[(usize, Destination, Failure)],
-        attempts: u32,
-    ) -> Vec<Outgoing> {
+    fn letters(&self, batch: &[Record], plan: &Plan, attempts: u32) -> Vec<Outgoing> {
         let now = Timestamp::now();
         let letter = |(at, destination, failure): &(usize, Destination, Failure)| {
             let record = &batch[*at];
-            let group = self.shared.group.clone();
-            // What cannot be read was not tried more than once.
-            let attempts = if failure.class.is_retryable() { attempts } else { 1 };
+            let (attempts, group) = (attempts_at(failure, attempts), self.group.clone());
             let cause = Cause { failure: failure.clone(), attempts, at: now, group };
             let identity = self.identity(record);
             Outgoing {
-                topic: self.shared.topics.of(*destination).to_owned(),
+                topic: self.topics.of(*destination).to_owned(),
                 partition: Some(identity.partition),
                 timestamp: None,
                 key: record.key.clone(),
@@ -248,14 +234,16 @@ impl Writer {
                 headers: annotate(record, &identity, &cause),
             }
         };
-        letters.iter().map(letter).collect()
+        plan.letters.iter().map(letter).collect()
     }
 
     /// Until every letter is safe: a record that neither Kafka nor the disk takes is not let go.
     /// What is safe is not published again.
     async fn settle(&self, mut letters: Vec<Outgoing>, stop: &CancellationToken) -> bool {
-        while let Err(unsettled) = self.shared.ladder.settle(&letters).await {
-            tracing::error!(pipeline = %self.shared.pipeline, error = %unsettled, "letters have no safe place: the partition waits");
+        let mut held_back = None;
+        while let Err(unsettled) = self.ladder.settle(&letters).await {
+            held_back.get_or_insert_with(|| self.ladder.hold_back());
+            tracing::error!(pipeline = %self.pipeline, error = %unsettled, "letters have no safe place: the partition waits");
             letters = unsettled.open;
             if stop.run_until_cancelled(sleep(STUCK)).await.is_none() {
                 return false;
@@ -264,40 +252,32 @@ impl Writer {
         true
     }
 
-    fn tell(
-        &self,
-        batch: &[Record],
-        stored: usize,
-        letters: &[(usize, Destination, Failure)],
-        attempts: u32,
-    ) {
-        let shared = &self.shared;
+    fn count(&self, batch: &[Record], plan: &Plan) {
+        let topic = batch.first().map_or_else(String::new, |record| record.position.topic.to_string());
         let count = |outcome: &'static str, many: usize| {
-            if many == 0 {
-                return;
-            }
-            let topic = batch.first().map_or_else(String::new, |record| record.position.topic.to_string());
-            let labels =
-                [("pipeline", shared.pipeline.clone()), ("type", topic), ("outcome", outcome.to_owned())];
+            let (pipeline, topic) = (self.pipeline.clone(), topic.clone());
+            let labels = [("pipeline", pipeline), ("type", topic), ("outcome", outcome.to_owned())];
             counter!("redrive_events_total", &labels).increment(many as u64);
         };
-        count("delivered", stored);
-        for destination in Destination::ALL {
-            let many = letters.iter().filter(|(_, to, _)| *to == destination).count();
-            let outcome = if destination == Destination::Parking { "parked" } else { "dead" };
+        let is_parked = |letter: &&(usize, Destination, Failure)| letter.1 == Destination::Parking;
+        let parked = plan.letters.iter().filter(is_parked).count();
+        let counts = [("delivered", plan.stored), ("parked", parked), ("dead", plan.letters.len() - parked)];
+        for (outcome, many) in counts.into_iter().filter(|(_, many)| *many > 0) {
             count(outcome, many);
         }
-        for (at, destination, failure) in letters {
+    }
+
+    fn tell(&self, batch: &[Record], plan: &Plan, attempts: u32) {
+        for (at, destination, failure) in &plan.letters {
             let record = &batch[*at];
             let key = String::from_utf8_lossy(record.key.as_deref().unwrap_or_default());
-            let topic = shared.topics.of(*destination);
-            shared.observer.letter(&NewLetterNotice {
+            self.observer.letter(&NewLetterNotice {
                 position: &record.position,
                 key: &key,
                 destination: *destination,
-                topic,
+                topic: self.topics.of(*destination),
                 failure,
-                attempts,
+                attempts: attempts_at(failure, attempts),
             });
         }
     }
@@ -308,4 +288,10 @@ impl Writer {
             record.position.offset.unsigned_abs() ^ u64::from(record.position.partition.unsigned_abs())
         })
     }
+}
+
+/// How often a record was tried that has this failure, in a batch that was tried so often: one that is at fault
+/// itself is not tried again.
+fn attempts_at(failure: &Failure, attempts: u32) -> u32 {
+    if failure.class.is_retryable() { attempts } else { 1 }
 }

@@ -15,7 +15,7 @@ use redrive_kafka::headers;
 use redrive_kafka::record::{Header, Position, Record};
 use redrive_kafka::row::{Cell, Row};
 use redrive_kafka::sink::{PostgresSink, Sink, Stored};
-use redrive_testkit::{Backend, Client, TestDatabase};
+use redrive_testkit::{Client, TestDatabase};
 
 async fn rows(client: &mut Client) -> i64 {
     client.number("SELECT COUNT(*) FROM decision_log").await
@@ -360,7 +360,6 @@ async fn what_is_wrong_at_the_start_is_said_by_name() {
     let running = Running::start(options("127.0.0.1:1", "start", folder.path()), sink(&database));
     until("no broker", async || said(&running).contains("no broker at 127.0.0.1:1 answers")).await;
     running.stop().await;
-    assert_eq!(database.backend, Backend::Sqlite);
 }
 
 #[tokio::test(flavor = "multi_thread")]

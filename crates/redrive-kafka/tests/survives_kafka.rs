@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::prepare;
@@ -12,9 +14,10 @@ use redrive_kafka::headers;
 use redrive_kafka::ladder::Ladder;
 use redrive_kafka::outgoing::Outgoing;
 use redrive_kafka::publisher::Publisher;
-use redrive_kafka::record::Header;
-use redrive_kafka::{Cluster, Health, KafkaPipeline, Silent};
-use std::sync::Arc;
+use redrive_kafka::record::{Header, Record};
+use redrive_kafka::{Cluster, Health, KafkaPipeline, KafkaPipelineOptions, Silent};
+use redrive_spool::{Journal, JournalOptions};
+use tokio_util::sync::CancellationToken;
 
 fn letter(topic: &str, number: usize) -> Outgoing {
     Outgoing {
@@ -27,15 +30,11 @@ fn letter(topic: &str, number: usize) -> Outgoing {
     }
 }
 
-fn ladder(brokers: &str, folder: &std::path::Path) -> Ladder {
-    ladder_of(brokers, folder, redrive_spool::JournalOptions::default()).0
+fn ladder(brokers: &str, folder: &Path) -> Ladder {
+    ladder_of(brokers, folder, JournalOptions::default()).0
 }
 
-fn ladder_of(
-    brokers: &str,
-    folder: &std::path::Path,
-    journal: redrive_spool::JournalOptions,
-) -> (Ladder, Health) {
+fn ladder_of(brokers: &str, folder: &Path, journal: JournalOptions) -> (Ladder, Health) {
     let publisher = Publisher::new(Cluster::at(brokers), Duration::from_millis(1500)).unwrap();
     // A health to report to, from a pipeline that does not run.
     let pipeline = KafkaPipeline::new(
@@ -49,7 +48,21 @@ fn ladder_of(
     (ladder.unwrap(), health)
 }
 
-fn values(records: &[redrive_kafka::record::Record]) -> Vec<String> {
+/// Drains what lies on disk for as long as this goes on.
+async fn drain_during(ladder: &Ladder, what: impl Future<Output = ()>) {
+    let stop = CancellationToken::new();
+    let ended = async {
+        what.await;
+        stop.cancel();
+    };
+    tokio::join!(ladder.drain(&stop), ended);
+}
+
+async fn drain(ladder: &Ladder) {
+    drain_during(ladder, until("drained", async || ladder.waiting() == (0, 0))).await;
+}
+
+fn values(records: &[Record]) -> Vec<String> {
     records.iter().map(|record| String::from_utf8(record.value.clone().unwrap()).unwrap()).collect()
 }
 
@@ -70,14 +83,12 @@ async fn letters_wait_on_disk_while_kafka_is_away_and_come_back_in_order() {
     // The process ended; another one finds them.
     let ladder = ladder(&brokers, folder.path());
     assert_eq!(ladder.waiting(), (60, 0));
-    let stop = tokio_util::sync::CancellationToken::new();
-    let drained = async {
+    drain_during(&ladder, async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         cluster.broker_up(1).unwrap();
         until("drained", async || ladder.waiting() == (0, 0)).await;
-        stop.cancel();
-    };
-    tokio::join!(ladder.drain(&stop), drained);
+    })
+    .await;
     let expected: Vec<String> = (0..60).map(|number| number.to_string()).collect();
     assert_eq!(values(&read(&brokers, "down-dlq").await), expected);
 }
@@ -99,14 +110,12 @@ async fn letters_of_a_topic_that_is_not_there_hold_up_no_others() {
     assert_eq!(ladder.waiting(), (1_199, 0));
     cluster.topic_error("gone-dlq", RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART).unwrap();
     cluster.broker_up(1).unwrap();
-    let stop = tokio_util::sync::CancellationToken::new();
-    let drained = async {
+    drain_during(&ladder, async {
         until("the others", async || ladder.waiting() == (1_197, 0)).await;
         cluster.topic_error("gone-dlq", RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).unwrap();
         until("all", async || ladder.waiting() == (0, 0)).await;
-        stop.cancel();
-    };
-    tokio::join!(ladder.drain(&stop), drained);
+    })
+    .await;
     assert_eq!(values(&read(&brokers, "there-dlq").await), ["799", "1199"]);
 }
 
@@ -127,7 +136,7 @@ async fn a_stop_does_not_wait_for_letters_that_kafka_refuses() {
     cluster.broker_down(1).unwrap();
     // Another process: the client of this one does not know yet what is refused.
     let ladder = ladder(&brokers, folder.path());
-    let stop = tokio_util::sync::CancellationToken::new();
+    let stop = CancellationToken::new();
     let stopping = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         stop.cancel();
@@ -136,6 +145,70 @@ async fn a_stop_does_not_wait_for_letters_that_kafka_refuses() {
     let ((), stopped) = tokio::join!(ladder.drain(&stop), stopping);
     assert!(stopped.elapsed() < Duration::from_secs(1), "{:?}", stopped.elapsed());
     assert_eq!(ladder.waiting(), (0, 5), "nothing is lost");
+}
+
+/// Letters that are refused and nothing else on disk: once Kafka had been away, health and people were never told
+/// that it was back.
+#[tokio::test(flavor = "multi_thread")]
+async fn kafka_is_known_to_be_back_when_only_refused_letters_wait() {
+    let cluster = mock("back", 1);
+    let brokers = cluster.bootstrap_servers();
+    let folder = tempfile::tempdir().unwrap();
+    {
+        let ladder = ladder(&brokers, folder.path());
+        let refused = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+        cluster.request_errors(RDKafkaApiKey::Produce, &[refused]);
+        ladder.settle(&[letter("back-dlq", 0)]).await.unwrap();
+        assert_eq!(ladder.waiting(), (0, 1));
+    }
+    cluster.broker_down(1).unwrap();
+    let (ladder, health) = ladder_of(&brokers, folder.path(), JournalOptions::default());
+    let says = |what: &str| health.get().is_err_and(|said| said.contains(what));
+    drain_during(&ladder, async {
+        until("away", async || says("cannot be tried again now")).await;
+        cluster.broker_up(1).unwrap();
+        until("back", async || health.get().is_ok()).await;
+    })
+    .await;
+    assert_eq!(ladder.waiting(), (0, 0));
+}
+
+/// It was moved aside and lay there for ever, and health knew nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_on_disk_that_is_no_letter_is_kept_and_told() {
+    let cluster = mock("entry", 1);
+    let brokers = cluster.bootstrap_servers();
+    let folder = tempfile::tempdir().unwrap();
+    {
+        let outgoing = Journal::open(&folder.path().join("outgoing"), JournalOptions::default()).unwrap();
+        outgoing.append(vec!["no letter".into(), letter("entry-dlq", 1).encode()]).await.unwrap();
+    }
+    for start in ["first", "second"] {
+        let (ladder, health) = ladder_of(&brokers, folder.path(), JournalOptions::default());
+        let is_told = || health.get().is_err_and(|said| said.contains("is no letter that redrive wrote"));
+        drain_during(&ladder, until(start, async || is_told() && ladder.waiting() == (0, 1))).await;
+    }
+    assert_eq!(values(&read(&brokers, "entry-dlq").await), ["1"], "the others are published");
+}
+
+/// Letters had found no place on disk, and then Kafka took them: health went on to say that they wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipeline_is_well_again_when_kafka_takes_what_had_no_room_on_disk() {
+    let cluster = mock("room", 1);
+    let brokers = cluster.bootstrap_servers();
+    let database = redrive_testkit::sqlite();
+    prepare(&database).await;
+    let folder = tempfile::tempdir().unwrap();
+    produce(&brokers, "room", &[Sent::text(0, "{")]).await;
+    let refused = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+    cluster.request_errors(RDKafkaApiKey::Produce, &[refused]);
+    let options = KafkaPipelineOptions { folder_size: 100, ..options(&brokers, "room", folder.path()) };
+    let running = Running::start(options, sink(&database));
+    let health = running.pipeline.health();
+    until("no room", async || health.get().is_err_and(|said| said.contains("max-size"))).await;
+    until("the letter", async || count(&brokers, "room-dlq").await == 1).await;
+    until("well again", async || health.get().is_ok()).await;
+    running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -155,12 +228,7 @@ async fn what_kafka_refuses_is_kept_apart_and_holds_up_nobody() {
     })
     .await;
     // At the next start it is tried again, and goes.
-    let stop = tokio_util::sync::CancellationToken::new();
-    let drained = async {
-        until("drained", async || ladder.waiting() == (0, 0)).await;
-        stop.cancel();
-    };
-    tokio::join!(ladder.drain(&stop), drained);
+    drain(&ladder).await;
     assert!(values(&read(&brokers, "refused-dlq").await).contains(&"0".to_owned()));
 }
 
@@ -216,7 +284,7 @@ async fn a_letter_without_a_safe_place_has_no_other_published_twice() {
     common::stage::create(&brokers, &topic, 1).await;
     let folder = tempfile::tempdir().unwrap();
     // Larger than what its records may be in all: one of those that are too large for Kafka fits.
-    let journal = redrive_spool::JournalOptions { max_size: 2 << 20, ..Default::default() };
+    let journal = JournalOptions { max_size: 2 << 20, ..Default::default() };
     let (ladder, health) = ladder_of(&brokers, folder.path(), journal);
     let too_large = |bytes: usize| Outgoing { value: Some(vec![b'x'; bytes]), ..letter(&topic, 0) };
     let mut letters: Vec<Outgoing> = (0..5).map(|number| letter(&topic, number)).collect();
@@ -227,7 +295,7 @@ async fn a_letter_without_a_safe_place_has_no_other_published_twice() {
     assert_eq!(ladder.waiting(), (0, 1));
     let said = health.get().unwrap_err();
     assert!(said.contains("and 1 wait") && said.contains("raise `fallback.max-size`"), "{said}");
-    assert!(!said.contains("holds 0 of"), "{said}");
+    assert!(!said.contains("fit, 0 of"), "{said}");
     let unsettled = ladder.settle(&unsettled.open).await.unwrap_err();
     assert_eq!(unsettled.open, letters[6..]);
     assert_eq!(values(&read(&brokers, &topic).await), ["0", "1", "2", "3", "4"], "each once");
@@ -247,10 +315,7 @@ async fn a_batch_that_waits_for_room_publishes_nothing_again() {
     let mut sent: Vec<Sent> = (0..5).map(|_| Sent::text(0, "{")).collect();
     sent.insert(2, Sent::text(0, vec![b'x'; 1_200_000]));
     produce(&brokers, &topic, &sent).await;
-    let options = redrive_kafka::KafkaPipelineOptions {
-        folder_size: 1 << 20,
-        ..options(&brokers, &topic, folder.path())
-    };
+    let options = KafkaPipelineOptions { folder_size: 1 << 20, ..options(&brokers, &topic, folder.path()) };
     let running = Running::start(options, sink(&database));
     until("it says so", async || {
         running.pipeline.health().get().is_err_and(|said| said.contains("max-size"))
@@ -314,15 +379,10 @@ async fn an_idle_ladder_costs_nothing() {
         cluster.broker_down(1).unwrap();
         ladder.settle(&[letter("idle-dlq", 0)]).await.unwrap();
         cluster.broker_up(1).unwrap();
-        let stop = tokio_util::sync::CancellationToken::new();
-        let drained = async {
-            until("drained", async || ladder.waiting() == (0, 0)).await;
-            stop.cancel();
-        };
-        tokio::join!(ladder.drain(&stop), drained);
+        drain(&ladder).await;
     }
     let ladder = ladder(&brokers, folder.path());
-    let stop = tokio_util::sync::CancellationToken::new();
+    let stop = CancellationToken::new();
     let polls = std::sync::atomic::AtomicU64::new(0);
     let drain = ladder.drain(&stop);
     tokio::pin!(drain);

@@ -10,7 +10,7 @@
 //! | answer | means |
 //! |---|---|
 //! | 2xx | all are stored, but for those in `{"failed": [{"index": 0, "message": "…"}]}`, if there is such a body |
-//! | 2xx with a body that breaks off, or with a `failed` that is not like that | nothing is known |
+//! | 2xx with a body that breaks off or exceeds 8 MiB, or with a `failed` that is not like that | nothing is known |
 //! | 408, 425, 429, 5xx, no answer | nothing is known: the batch is tried again, then parked |
 //! | any other | the batch is refused: it is bisected |
 //!
@@ -28,6 +28,9 @@ use serde_json::{Map, Value};
 
 use super::{Sink, Stored, bisect, may_pass};
 use crate::row::{Cell, Row};
+
+/// The longest answer that is read: it is in memory meanwhile.
+const LONGEST_ANSWER: usize = 8 << 20;
 
 /// Where an HTTP sink sends to.
 #[derive(Clone)]
@@ -101,10 +104,10 @@ impl HttpSink {
             self.client.post(self.url.clone()).header("content-type", "application/json").body(body);
         let answer = request.send().await.map_err(|error| unreachable(&error))?;
         let status = answer.status().as_u16();
-        let text = answer.text().await;
+        let text = text_of(answer).await;
         match http::classify(status, None) {
             // What broke off may have named records: nothing is known of any of them.
-            None => failed(&text.map_err(|error| unreachable(&error))?, rows.len()),
+            None => failed(&text?, rows.len()),
             Some(class) => {
                 let text = text.unwrap_or_default();
                 let shown: String = text.chars().take(200).collect();
@@ -174,6 +177,20 @@ fn json(cell: &Cell<'_>) -> Result<String, serde_json::Error> {
         Cell::Json(text) => (*text).to_owned(),
         Cell::Time(time) => serde_json::to_string(&time.to_string())?,
     })
+}
+
+async fn text_of(mut answer: reqwest::Response) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = answer.chunk().await.map_err(|error| unreachable(&error))? {
+        bytes.extend_from_slice(&piece);
+        if bytes.len() > LONGEST_ANSWER {
+            let message = format!(
+                "the sink's answer has more than {LONGEST_ANSWER} bytes, so which records failed is not known"
+            );
+            return Err(Failure::new(Class::Unclassified, "Http", message));
+        }
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn failed(text: &str, rows: usize) -> Result<Vec<(usize, Failure)>, Failure> {

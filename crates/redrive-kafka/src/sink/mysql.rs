@@ -169,8 +169,9 @@ impl Sink for MySqlSink {
                 .bind(&name)
                 .fetch_all(&mut *connection)
                 .await?;
+                // A part of an index that is an expression has no name.
                 let keys: Vec<String> = sqlx::query_scalar(
-                    "SELECT CAST(GROUP_CONCAT(column_name) AS CHAR) FROM information_schema.statistics \
+                    "SELECT CAST(GROUP_CONCAT(COALESCE(column_name, '')) AS CHAR) FROM information_schema.statistics \
                      WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ? AND non_unique = 0 \
                      GROUP BY index_name",
                 )

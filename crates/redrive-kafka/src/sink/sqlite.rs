@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use redrive_core::failure::{Class, Code, Failure};
 use redrive_store::Dialect;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode};
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Row as _};
+use sqlx::{AssertSqlSafe, ConnectOptions as _};
 use tokio::sync::Mutex;
 
 use super::Sink;
@@ -85,14 +85,14 @@ impl Sink for SqliteSink {
                     .bind(&name)
                     .fetch_all(&mut *connection)
                     .await?;
-                let rows = sqlx::query(
-                    "SELECT group_concat(i.name) FROM pragma_index_list(?) AS l, pragma_index_info(l.name) AS i \
+                // A part of an index that is an expression has no name.
+                let keys: Vec<String> = sqlx::query_scalar(
+                    "SELECT group_concat(coalesce(i.name, '')) FROM pragma_index_list(?) AS l, pragma_index_info(l.name) AS i \
                      WHERE l.\"unique\" AND NOT l.partial GROUP BY l.name",
                 )
                 .bind(&name)
                 .fetch_all(&mut *connection)
                 .await?;
-                let keys: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
                 Ok((columns, keys))
             })
             .await;

@@ -3,10 +3,13 @@
 
 pub(crate) mod stage;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use redrive_kafka::column::{Column, Kind};
 use redrive_kafka::decode::Decoder;
 use redrive_kafka::record::{Position, Record};
-use redrive_kafka::sink::SinkTable;
+use redrive_kafka::sink::{MySqlSink, PostgresSink, Sink, SinkTable, SqliteSink};
 use redrive_testkit::{Backend, Client, TestDatabase};
 
 /// The table of the founding case, with rules that records can break.
@@ -48,6 +51,15 @@ pub(crate) async fn prepare(database: &TestDatabase) -> Client {
         })
         .await;
     client
+}
+
+/// A sink in a table of this database; one batch may take so long.
+pub(crate) fn sink_at(backend: Backend, url: &str, table: SinkTable, timeout: Duration) -> Arc<dyn Sink> {
+    match backend {
+        Backend::Postgres => Arc::new(PostgresSink::new(url, table, timeout).unwrap()),
+        Backend::MySql => Arc::new(MySqlSink::new(url, table, timeout).unwrap()),
+        Backend::Sqlite => Arc::new(SqliteSink::new(url, table, timeout).unwrap()),
+    }
 }
 
 pub(crate) fn record(offset: i64, value: impl Into<Vec<u8>>) -> Record {

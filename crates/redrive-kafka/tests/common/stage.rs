@@ -14,16 +14,16 @@ use rdkafka::{Offset, TopicPartitionList};
 use redrive_core::backoff::{Backoff, Jitter};
 use redrive_kafka::record::{Header, Record};
 use redrive_kafka::seal::Seal;
-use redrive_kafka::sink::{MySqlSink, PostgresSink, Sink, SqliteSink};
+use redrive_kafka::sink::Sink;
 use redrive_kafka::topics::{self, Missing};
 use redrive_kafka::{
     BatchOptions, Cluster, KafkaPipeline, KafkaPipelineOptions, LetterTopics, Retries, Silent,
 };
-use redrive_testkit::{Backend, TestDatabase};
+use redrive_testkit::TestDatabase;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{decoder, table};
+use super::{decoder, sink_at, table};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -65,12 +65,7 @@ pub(crate) async fn create_with(brokers: &str, topic: &str, partitions: i32, set
 }
 
 pub(crate) fn sink(database: &TestDatabase) -> Arc<dyn Sink> {
-    let (url, timeout) = (&database.url, Duration::from_secs(5));
-    match database.backend {
-        Backend::Postgres => Arc::new(PostgresSink::new(url, table(), timeout).unwrap()),
-        Backend::MySql => Arc::new(MySqlSink::new(url, table(), timeout).unwrap()),
-        Backend::Sqlite => Arc::new(SqliteSink::new(url, table(), timeout).unwrap()),
-    }
+    sink_at(database.backend, &database.url, table(), Duration::from_secs(5))
 }
 
 pub(crate) fn options(brokers: &str, topic: &str, folder: &Path) -> KafkaPipelineOptions {
