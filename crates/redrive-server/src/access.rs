@@ -16,11 +16,10 @@
 //! | `GET`, `HEAD`, `/logout` | a viewer |
 //! | everything else | an operator |
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
+use axum::http::header::{AUTHORIZATION, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
@@ -28,7 +27,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use crate::session::{Sessions, Wire};
-use crate::{Problem, pages};
+use crate::{Problem, origin, pages};
 
 /// What somebody may do; each role includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,17 +68,6 @@ pub struct Access {
     sessions: Sessions,
 }
 
-/// What a request needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Need {
-    /// Nothing, however it came.
-    Nothing,
-    /// To have reached us properly.
-    Manners,
-    /// To be somebody of this role.
-    Role(Role),
-}
-
 /// Who called; the routes find it among the request's extensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
@@ -87,6 +75,19 @@ pub struct Caller {
     pub name: String,
     /// What they may do.
     pub role: Role,
+}
+
+/// Lets a request through, or says why not.
+pub(crate) async fn guard(State(access): State<Access>, mut request: Request, next: Next) -> Response {
+    match access.admit(&request) {
+        Ok(caller) => {
+            if let Some(caller) = caller {
+                request.extensions_mut().insert(caller);
+            }
+            next.run(request).await
+        }
+        Err(problem) => turn_away(problem, &request),
+    }
 }
 
 impl Access {
@@ -127,10 +128,10 @@ impl Access {
             return Ok(None);
         }
         if self.grants.is_empty() {
-            from_here(headers)?;
+            origin::must_be_here(headers)?;
         }
         if is_change(method) {
-            of_our_own(headers)?;
+            origin::must_be_ours(headers)?;
         }
         let Need::Role(needed) = need else { return Ok(None) };
         let caller = self.caller(request)?;
@@ -164,7 +165,7 @@ impl Access {
         self.holder(token)
     }
 
-    /// Whose token it is.
+    /// Whose token it is. No token at all is nobody's, even if somebody's hash is that of nothing.
     fn holder(&self, token: &[u8]) -> Result<Caller, Problem> {
         let hash = Sha256::digest(token);
         // Every hash is looked at, whether one before it was right or not.
@@ -174,7 +175,7 @@ impl Access {
                 found = Some(grant);
             }
         }
-        let grant = found.ok_or_else(|| {
+        let grant = found.filter(|_| !token.is_empty()).ok_or_else(|| {
             unauthorized(
                 "Nobody here has this token: check it against `server.tokens`, which holds its SHA-256.",
             )
@@ -183,17 +184,39 @@ impl Access {
     }
 }
 
-const FETCH_SITE: &str = "sec-fetch-site";
+/// A program gets the problem; a person gets a page, or is asked who they are.
+fn turn_away(problem: Problem, request: &Request) -> Response {
+    let path = request.uri().path();
+    let is_stream = path.starts_with("/ui/");
+    if problem.status() != StatusCode::UNAUTHORIZED {
+        return if is_page(path) { pages::refused(&problem) } else { problem.into_response() };
+    }
+    if is_page(path) && !is_stream && !request.headers().contains_key(AUTHORIZATION) {
+        return Redirect::to(&pages::login_address(request.method(), request.uri())).into_response();
+    }
+    let mut response = problem.into_response();
+    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response
+}
 
 /// A browser sends the cookie by itself, so it must also say which page made it do so.
 fn in_session(caller: Caller, request: &Request) -> Result<Caller, Problem> {
-    let headers = request.headers();
-    let says_so = headers.contains_key(ORIGIN) || headers.contains_key(FETCH_SITE);
-    if is_change(request.method()) && !says_so {
+    if is_change(request.method()) && !origin::is_said(request.headers()) {
         let detail = "The request does not say which page sent it: use a browser of this decade, or the API.";
         return Err(Problem::new(StatusCode::FORBIDDEN, detail));
     }
     Ok(caller)
+}
+
+/// What a request needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// Nothing, however it came.
+    Nothing,
+    /// To have reached us properly.
+    Manners,
+    /// To be somebody of this role.
+    Role(Role),
 }
 
 fn need(method: &Method, path: &str) -> Need {
@@ -221,79 +244,8 @@ fn bearer(value: &HeaderValue) -> Option<&[u8]> {
     (scheme.eq_ignore_ascii_case(b"Bearer ") && !token.is_empty()).then(|| token.trim_ascii())
 }
 
-/// The request names this machine, not a name that somebody else controls.
-fn from_here(headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(host) = headers.get(HOST) else { return Ok(()) };
-    let host = host.to_str().unwrap_or_default();
-    if is_local(name_of(host)) {
-        return Ok(());
-    }
-    let detail = "This server has no tokens and answers only to localhost and loopback addresses, so that a web \
-                  page cannot reach it under a name of its own: call it by such a name, or configure `server.tokens`.";
-    Err(Problem::new(StatusCode::FORBIDDEN, detail))
-}
-
-fn is_local(name: &str) -> bool {
-    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    name.eq_ignore_ascii_case("localhost")
-        || address.is_ok_and(|address| address.to_canonical().is_loopback())
-}
-
-/// `host:port` without the port.
-fn name_of(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    }
-}
-
-/// A browser says where a request comes from: only pages of ours may change something.
-fn of_our_own(headers: &HeaderMap) -> Result<(), Problem> {
-    let site = headers.get(FETCH_SITE).map(HeaderValue::as_bytes);
-    let same_site = site.is_none_or(|site| matches!(site, b"same-origin" | b"none"));
-    let same_origin = headers.get(ORIGIN).is_none_or(|origin| {
-        let origin = origin.to_str().unwrap_or_default();
-        let from = origin.split_once("://").map(|(_, host)| host);
-        let to = headers.get(HOST).and_then(|host| host.to_str().ok());
-        from.is_some() && from == to
-    });
-    if same_site && same_origin {
-        return Ok(());
-    }
-    let detail = "A page of another site sent this: only pages of this server may change something.";
-    Err(Problem::new(StatusCode::FORBIDDEN, detail))
-}
-
 fn unauthorized(detail: &str) -> Problem {
     Problem::new(StatusCode::UNAUTHORIZED, detail)
-}
-
-/// Lets a request through, or says why not.
-pub(crate) async fn guard(State(access): State<Access>, mut request: Request, next: Next) -> Response {
-    match access.admit(&request) {
-        Ok(caller) => {
-            if let Some(caller) = caller {
-                request.extensions_mut().insert(caller);
-            }
-            next.run(request).await
-        }
-        Err(problem) => turn_away(problem, &request),
-    }
-}
-
-/// A program gets the problem; a person gets a page, or is asked who they are.
-fn turn_away(problem: Problem, request: &Request) -> Response {
-    let path = request.uri().path();
-    let is_stream = path.starts_with("/ui/");
-    if problem.status() != StatusCode::UNAUTHORIZED {
-        return if is_page(path) { pages::refused(&problem) } else { problem.into_response() };
-    }
-    if is_page(path) && !is_stream && !request.headers().contains_key(AUTHORIZATION) {
-        return Redirect::to(&pages::login_address(request.method(), request.uri())).into_response();
-    }
-    let mut response = problem.into_response();
-    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    response
 }
 
 #[cfg(test)]
@@ -442,9 +394,21 @@ mod tests {
     #[test]
     fn a_wrong_token_opens_no_session_and_another_site_cannot_log_anybody_in() {
         let access = three();
-        assert_eq!(access.log_in(b"x", &HeaderMap::new()).unwrap_err().status(), 401);
+        for wrong in [b"x".as_slice(), b"", b" "] {
+            assert_eq!(access.log_in(wrong, &HeaderMap::new()).unwrap_err().status(), 401, "{wrong:?}");
+        }
         let foreign = [("host", "localhost:7070"), ("sec-fetch-site", "cross-site")];
         assert_eq!(status(&access, "POST", "/login", &foreign), 403);
+    }
+
+    /// `printf %s "$TOKEN" | sha256sum` without a token gives the hash of nothing, and the login form sent nothing.
+    #[test]
+    fn the_hash_of_nothing_lets_nobody_in() {
+        let access = Access::new(vec![grant("ada", Role::Admin, "")]);
+        assert_eq!(access.log_in(b"", &HeaderMap::new()).unwrap_err().status(), 401);
+        for token in ["Bearer", "Bearer ", "Bearer  "] {
+            assert_eq!(status(&access, "GET", "/metrics", &[("authorization", token)]), 401, "{token:?}");
+        }
     }
 
     #[test]

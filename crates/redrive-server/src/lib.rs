@@ -16,7 +16,7 @@
 //! | `POST /api/v1/dead-letters`, `/{id}/redrive`, `/{id}/resolve` | hands one in, sends it back, closes it |
 //! | `GET /api/v1/groups`, `/groups/{fingerprint}` | letters that failed for the same reason |
 //! | `POST /api/v1/redrives`, `/resolutions`, `GET /redrives`, `/{id}`, `POST … /pause`, `/resume`, `/cancel` | operations on many |
-//! | `GET /api/v1/stats`, `/stream`, `/audit` | numbers over time, what changes, who did what |
+//! | `GET /api/v1/stats`, `/stream`, `/audit`, `/books` | numbers over time, what changes, who did what, where everything is |
 //! | `POST /api/v1/outbox/{name}/events` | puts events into an outbox |
 //! | `POST /api/v1/persist/{name}` | hands events to a persist pipeline |
 //! | `POST /api/v1/ingest/{name}` | puts events into object storage |
@@ -32,11 +32,15 @@ mod body;
 mod caller;
 mod changes;
 mod doors;
+mod download;
 mod headers;
+mod json;
 mod lines;
 mod metrics;
 mod moment;
+mod note;
 mod openapi;
+mod origin;
 mod pages;
 mod payload;
 mod problem;
@@ -49,6 +53,7 @@ mod session;
 mod span;
 
 pub mod duration;
+pub mod number;
 pub mod routes;
 pub mod view;
 

@@ -44,8 +44,11 @@ pub(crate) fn of_lines(body: &Bytes, invalid: Invalid) -> Result<Lines, WrongLin
     let mut kept = Kept::All;
     for (number, line) in body.split_inclusive(|byte| *byte == b'\n').enumerate() {
         let event = line.trim_ascii();
+        if event.is_empty() {
+            kept.leave_out(body, line);
+            continue;
+        }
         match check(event, number + 1) {
-            _ if event.is_empty() => kept.leave_out(body, line),
             Ok(()) => {
                 events += 1;
                 kept.keep(body, line);

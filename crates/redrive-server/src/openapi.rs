@@ -46,24 +46,28 @@ impl Description {
         for (path, item) in &mut description.paths.paths {
             let is_open = !access.asks_for_tokens() || OPEN.contains(&path.as_str());
             for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
-                complete(operation, is_open);
+                tell_problems(operation);
+                if !is_open {
+                    ask_for_token(operation);
+                }
             }
         }
         Self(serde_json::to_vec(&description).unwrap_or_default().into())
     }
 }
 
-fn complete(operation: &mut Operation, is_open: bool) {
+fn tell_problems(operation: &mut Operation) {
     let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name(Problem::name()))).build();
     let response = ResponseBuilder::new()
         .description("A problem: what happened, to what, and what to do.")
         .content("application/problem+json", problem)
         .build();
     operation.responses.responses.insert("default".to_owned(), response.into());
-    if !is_open {
-        let needs: [&str; 0] = [];
-        operation.security = Some(vec![SecurityRequirement::new("token", needs)]);
-    }
+}
+
+fn ask_for_token(operation: &mut Operation) {
+    let scopes: [&str; 0] = [];
+    operation.security = Some(vec![SecurityRequirement::new("token", scopes)]);
 }
 
 /// The description of the API (OpenAPI 3.1).

@@ -37,7 +37,6 @@ impl Problem {
     /// A problem of this status, and what the caller can do about it.
     #[must_use]
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        // `about:blank` says: the status is all there is to know about the kind.
         let title = status.canonical_reason().unwrap_or("Error");
         let (item, line, field) = (None, None, None);
         Self {

@@ -12,11 +12,10 @@ use axum::http::{Method, Request};
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use redrive_engine::console::Runner;
-use redrive_server::{Access, Gate, Grant, Role};
+use redrive_server::{Access, Gate, Role};
 use redrive_testkit::{eventually, hostile};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
-use support::{Answer, Stand};
+use support::{Answer, Stand, grant};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
@@ -150,6 +149,13 @@ async fn what_cannot_be_asked_for_is_said_with_what_to_do() {
     ] {
         let answer = stand.post(path, body.to_string()).await;
         assert_eq!((answer.status.as_u16(), &answer.json["field"]), (422, &field.into()), "{answer:?}");
+    }
+    // It said: data did not match any variant of untagged enum CanaryIn.
+    for (canary, said) in
+        [(json!({"step": [1]}), "unknown field `step`"), (json!("yes"), "true, false, or a ramp")]
+    {
+        let answer = stand.post(REDRIVES, json!({"all": true, "canary": canary}).to_string()).await;
+        answer.assert_refused(None, "canary", said);
     }
     for body in [json!({}), json!({"filter": {}}), json!({"ids": []})] {
         stand.post(REDRIVES, body.to_string()).await.assert_problem(422, &["all = true"]);
@@ -469,9 +475,8 @@ async fn every_answer_keeps_a_browser_from_guessing_framing_caching_and_referrin
 async fn the_description_asks_for_a_token_where_the_server_does() {
     let asks = |description: &Value, path: &str| description["paths"][path]["get"]["security"].is_array();
     let open = Stand::new().await.get("/openapi.json").await.json;
-    let sha256 = Sha256::digest("a").into();
-    let access = Access::new(vec![Grant { name: "ada".to_owned(), role: Role::Admin, sha256 }]);
-    let stand = Stand::guarded(&Gate::default(), redrive_testkit::sqlite(), &access);
+    let access = Access::new(vec![grant("ada", Role::Admin, "a")]);
+    let stand = Stand::guarded(&Gate::default(), redrive_testkit::sqlite(), access);
     let token =
         Request::get("/openapi.json").header("authorization", "Bearer a").body(Body::empty()).unwrap();
     let guarded = stand.ask(token).await.json;
@@ -497,11 +502,6 @@ async fn routes(stand: &Stand) -> Vec<(Method, String)> {
 
 #[tokio::test]
 async fn every_role_may_call_the_routes_of_its_rank_and_no_other() {
-    let grant = |name: &str, role, token: &str| Grant {
-        name: name.to_owned(),
-        role,
-        sha256: Sha256::digest(token).into(),
-    };
     let access = Access::new(vec![
         grant("vera", Role::Viewer, "v"),
         grant("otto", Role::Operator, "o"),
@@ -509,7 +509,7 @@ async fn every_role_may_call_the_routes_of_its_rank_and_no_other() {
     ]);
     let gate = Gate::default();
     gate.open();
-    let stand = Stand::guarded(&gate, redrive_testkit::sqlite(), &access);
+    let stand = Stand::guarded(&gate, redrive_testkit::sqlite(), access);
     let routes = routes(&stand).await;
     assert!(routes.len() >= 34, "{}", routes.len());
     for (method, path) in routes {

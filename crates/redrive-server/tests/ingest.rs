@@ -7,22 +7,20 @@ use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use redrive_engine::alerts::Silence;
-use redrive_engine::console::{Console, Pulse, Records};
+use redrive_engine::console::{Console, Records};
 use redrive_engine::ingest::{Ingest, IngestOptions};
-use redrive_server::{Component, Doors, IngestDoor, Limits, Readiness, Site, router};
+use redrive_server::{Access, Doors, IngestDoor, Limits, router};
 use redrive_spool::journal::JournalOptions;
 use redrive_spool::target::Patience;
 use redrive_spool::{Journal, Target};
 use redrive_store::Database;
 use serde_json::{Value, json};
-use support::METRICS;
+use support::site;
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 const MAX_BODY: usize = 10_000;
@@ -32,15 +30,6 @@ const LINES: &str = "application/x-ndjson";
 struct Stand {
     router: Router,
     folder: TempDir,
-}
-
-struct Well;
-
-#[async_trait]
-impl Readiness for Well {
-    async fn check(&self) -> Vec<Component> {
-        Vec::new()
-    }
 }
 
 impl Stand {
@@ -56,16 +45,8 @@ impl Stand {
         let ingest = Ingest::open("estat", options, target, Arc::new(Silence)).unwrap();
         let mut doors = Doors::default();
         doors.add_ingest(IngestDoor::new(ingest, MAX_BODY));
-        let site = Site {
-            readiness: Arc::new(Well),
-            access: redrive_server::Access::default(),
-            console: Arc::new(Console::new(Records::of(&Database::open("sqlite::memory:").unwrap()), [])),
-            pulse: Pulse::default(),
-            doors: Arc::new(doors),
-            metrics: METRICS.clone(),
-            series: redrive_server::Series::default(),
-            stop: CancellationToken::new(),
-        };
+        let records = Records::of(&Database::open("sqlite::memory:").unwrap());
+        let site = site(Arc::new(Console::new(records, [])), Access::default(), doors);
         Self { router: router(site, Limits { body: MAX_BODY }), folder }
     }
 

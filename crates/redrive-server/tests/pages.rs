@@ -5,19 +5,17 @@ mod support;
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use jiff::Timestamp;
 use redrive_core::dead_letter::{DeadLetterQueue as _, Origin, PipelineKind};
 use redrive_core::failure::{Code, Failure};
-use redrive_engine::console::{Console, Desk, Pulse, Records};
-use redrive_server::{Access, Component, Grant, Limits, Readiness, Role, Site, router};
+use redrive_engine::console::{Console, Desk, Records};
+use redrive_server::{Access, Doors, Limits, Role, router};
 use redrive_store::{Database, Letters, NewLetter};
 use redrive_testkit::TestDatabase;
-use sha2::{Digest as _, Sha256};
-use tokio_util::sync::CancellationToken;
+use support::grant;
 use tower::ServiceExt as _;
 
 const EVERY_PAGE: [&str; 9] = [
@@ -31,15 +29,6 @@ const EVERY_PAGE: [&str; 9] = [
     "/pipelines",
     "/help",
 ];
-
-struct Well;
-
-#[async_trait]
-impl Readiness for Well {
-    async fn check(&self) -> Vec<Component> {
-        Vec::new()
-    }
-}
 
 /// The dashboard over the letters `orders`.
 struct Board {
@@ -73,7 +62,7 @@ impl Board {
             let letters = Arc::new(Letters::new(nowhere, name, PipelineKind::Intake));
             desks.push(Desk { queue: letters, workers: None });
         }
-        Self { router: site(access, Console::new(records, desks)), orders, _database: database }
+        Self { router: board_of(access, Console::new(records, desks)), orders, _database: database }
     }
 
     async fn bury(&self, letters: &[NewLetter]) {
@@ -170,18 +159,8 @@ fn attributes(tag: &str) -> Vec<String> {
     all.into_iter().skip(1).filter(|attribute| !attribute.is_empty()).collect()
 }
 
-fn site(access: Access, console: Console) -> Router {
-    let site = Site {
-        readiness: Arc::new(Well),
-        access,
-        console: Arc::new(console),
-        pulse: Pulse::default(),
-        doors: Arc::default(),
-        metrics: support::METRICS.clone(),
-        series: redrive_server::Series::default(),
-        stop: CancellationToken::new(),
-    };
-    router(site, Limits { body: 1_000_000 })
+fn board_of(access: Access, console: Console) -> Router {
+    router(support::site(Arc::new(console), access, Doors::default()), Limits { body: 1_000_000 })
 }
 
 fn letter(number: usize) -> NewLetter {
@@ -232,8 +211,10 @@ async fn when_nothing_is_there_the_page_says_whether_that_is_fine() {
     board.get("/operations").await.shows(&["No operations yet"]);
     board.get("/audit").await.shows(&["Nobody has done anything yet"]);
     board.get("/confirm?action=redrive&q=type%3Ax").await.shows(&["Nothing waits here"]);
-    let none =
-        site(Access::default(), Console::new(Records::of(&Database::open("sqlite::memory:").unwrap()), []));
+    let none = board_of(
+        Access::default(),
+        Console::new(Records::of(&Database::open("sqlite::memory:").unwrap()), []),
+    );
     let nobody = Board { router: none, ..Board::new().await };
     nobody.get("/").await.shows(&["No pipelines yet", "[outbox.NAME]"]);
     nobody.get("/pipelines").await.shows(&["No pipelines yet"]);
@@ -349,7 +330,7 @@ async fn when_every_store_is_away_the_page_says_so_and_what_to_do() {
     let nowhere = Database::open("sqlite:/nowhere/at/all.db").unwrap();
     let letters = Arc::new(Letters::new(nowhere.clone(), "orders", PipelineKind::Intake));
     let console = Console::new(Records::of(&nowhere), [Desk { queue: letters, workers: None }]);
-    let board = Board { router: site(Access::default(), console), ..Board::new().await };
+    let board = Board { router: board_of(Access::default(), console), ..Board::new().await };
     for path in ["/", "/letters", "/pipelines", "/operations", "/audit", "/letters/orders:1"] {
         let page = board.get(path).await;
         assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
@@ -404,7 +385,7 @@ async fn a_payload_is_saved_and_never_shown_in_our_name() {
     board.bury(&[NewLetter { payload: b"<script>alert(1)</script>\0\xff".to_vec(), ..letter(1) }]).await;
     let page = board.get("/letters/orders:1/payload").await;
     assert_eq!(page.headers["content-type"], "application/octet-stream");
-    assert_eq!(page.headers["content-disposition"], "attachment; filename=\"orders-1.payload\"");
+    assert_eq!(page.headers["content-disposition"], "attachment; filename=\"orders-1.bin\"");
     assert_eq!(page.headers["x-content-type-options"], "nosniff");
     assert_eq!(page.headers["content-length"], "27");
 }
@@ -475,7 +456,45 @@ async fn one_letter_is_resolved_with_a_note() {
     page.shows(&["Resolved.", "resolved", "known &#60;b&#62;", "It was closed"]);
     let again = board.post("/letters/orders:1/resolve", "note=again").await;
     assert_eq!(again.status, StatusCode::CONFLICT);
-    again.shows(&["Nothing was changed"]);
+    again.shows(&["was faster", "Nothing was changed"]);
+}
+
+/// A store that cannot keep it answered with an error of its own, after the letter was looked for.
+#[tokio::test]
+async fn a_note_that_no_store_need_keep_is_refused() {
+    let board = Board::new().await;
+    board.bury(&[letter(1)]).await;
+    for note in ["n".repeat(2_001), "a%00b".to_owned()] {
+        let page = board.post("/letters/orders:1/resolve", &format!("note={note}")).await;
+        assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", page.html);
+        page.shows(&["note has ", "Nothing was changed"]);
+    }
+    board.get("/letters/orders:1").await.shows(&["is-open"]);
+}
+
+/// It said that somebody was faster.
+#[tokio::test]
+async fn what_cannot_be_done_is_not_blamed_on_somebody_else() {
+    let board = Board::new().await;
+    board.bury(&[letter(1)]).await;
+    for (path, said) in [
+        ("/letters/orders:1/redrive", "without a target"),
+        ("/pipelines/orders/pause", "Nobody works on orders"),
+    ] {
+        let page = board.post(path, "").await;
+        assert_eq!(page.status, StatusCode::CONFLICT, "{path}");
+        page.shows(&[said, "Nothing was changed."]);
+        assert!(!page.html.contains("was faster"), "{path}");
+    }
+}
+
+/// It said that the log of the server says more.
+#[tokio::test]
+async fn a_form_that_is_too_large_is_said_to_be() {
+    let board = Board::new().await;
+    let page = board.post("/confirm", &"x".repeat(1_000_001)).await;
+    assert_eq!(page.status, StatusCode::PAYLOAD_TOO_LARGE);
+    page.shows(&["That does not work", "server.max-body", "go back and try again"]);
 }
 
 #[tokio::test]
@@ -493,12 +512,7 @@ async fn an_edit_is_reviewed_before_it_is_sent() {
     page.shows(&["{</textarea>"]);
 }
 
-fn three() -> Access {
-    let grant = |name: &str, role, token: &str| Grant {
-        name: name.to_owned(),
-        role,
-        sha256: Sha256::digest(token).into(),
-    };
+fn two() -> Access {
     Access::new(vec![grant("vera", Role::Viewer, "v"), grant("otto", Role::Operator, "o")])
 }
 
@@ -511,7 +525,7 @@ async fn log_in(board: &Board, token: &str) -> String {
 
 #[tokio::test]
 async fn with_tokens_a_browser_logs_in_and_out() {
-    let board = Board::with(three(), &[]).await;
+    let board = Board::with(two(), &[]).await;
     assert_eq!(board.get("/letters?q=x").await.leads_to(), "/login?next=%2Fletters%3Fq%3Dx");
     let page = board.get("/login?next=%2Fletters").await;
     page.assert_inert("/login");
@@ -532,7 +546,7 @@ async fn with_tokens_a_browser_logs_in_and_out() {
 
 #[tokio::test]
 async fn a_viewer_sees_everything_and_changes_nothing() {
-    let board = Board::with(three(), &[]).await;
+    let board = Board::with(two(), &[]).await;
     board.bury(&[letter(1)]).await;
     let viewer = log_in(&board, "v").await;
     for path in ["/", "/letters", "/letters/orders:1", "/pipelines", "/operations", "/audit"] {

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::IntoResponse;
 use sha2::{Digest as _, Sha256};
 
@@ -29,10 +29,5 @@ pub(super) async fn icon() -> impl IntoResponse {
 }
 
 fn asset(media: &'static str, content: &'static str) -> impl IntoResponse {
-    let headers = [
-        (CONTENT_TYPE, media),
-        (CACHE_CONTROL, "public, max-age=31536000, immutable"),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    ];
-    (headers, content)
+    ([(CONTENT_TYPE, media), (CACHE_CONTROL, "public, max-age=31536000, immutable")], content)
 }

@@ -17,6 +17,7 @@ use super::frame::{Frame, Section, Visitor, page};
 use super::letters::address;
 use super::moment::Moment;
 use super::text;
+use crate::number;
 
 /// How many entries one page has.
 const PAGE: u32 = 100;
@@ -70,7 +71,7 @@ fn row(entry: &Entry, pipelines: &[&str], now: Timestamp) -> Row {
         action: text::line(&entry.action, 40),
         subject: text::line(&entry.subject, 300),
         to: subject_address(&entry.subject, pipelines),
-        count: (entry.count > 0).then(|| text::number(entry.count)),
+        count: (entry.count > 0).then(|| number::grouped(entry.count)),
         note: text::line(&entry.note, 300),
     }
 }

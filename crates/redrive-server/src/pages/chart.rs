@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
+use super::moment::span;
 use super::text::escape;
+use crate::number;
 
 const WIDTH: f64 = 240.0;
 const HEIGHT: f64 = 44.0;
@@ -82,12 +84,12 @@ pub(super) fn rate(value: f64) -> String {
 
 /// A whole number.
 pub(super) fn whole(value: f64) -> String {
-    super::text::number(value.max(0.0) as u64)
+    number::grouped(value.max(0.0) as u64)
 }
 
 /// An age in seconds.
 pub(super) fn age(value: f64) -> String {
-    super::moment::span(value.max(0.0) as u64)
+    span(value.max(0.0) as u64)
 }
 
 #[cfg(test)]

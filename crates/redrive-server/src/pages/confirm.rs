@@ -19,6 +19,7 @@ use super::form::{Form, fresh_key, wrong};
 use super::frame::{Frame, Section, Visitor, page};
 use super::moment::Moment;
 use super::{query, text};
+use crate::number;
 
 #[derive(Deserialize)]
 pub(super) struct Asked {
@@ -127,8 +128,12 @@ async fn confirm(
         action: request.action.name(),
         verb,
         total: preview.total(),
-        shown_total: text::count(preview.total(), "letter"),
-        pipelines: preview.letters.iter().map(|(name, count)| (name.clone(), text::number(*count))).collect(),
+        shown_total: number::counted(preview.total(), "letter"),
+        pipelines: preview
+            .letters
+            .iter()
+            .map(|(name, count)| (name.clone(), number::grouped(*count)))
+            .collect(),
         as_of: Moment::clock(as_of),
         as_of_exactly: Moment::new(as_of, as_of).full,
         is_everything: request.ids.is_empty() && meant.is_empty(),

@@ -9,12 +9,14 @@ use axum::response::Response;
 use redrive_core::dead_letter::LetterId;
 use redrive_engine::console::{Console, is_waiting};
 
+use super::comparison::{DiffLine, comparison};
 use super::failed::Failed;
 use super::form::{Form, fresh_key, wrong};
 use super::frame::{Frame, Section, Visitor, page};
-use super::letter::{DiffLine, comparison, letter_id};
+use super::letter::letter_id;
 use super::letters::address;
-use super::{json, payload};
+use super::payload;
+use crate::json;
 
 #[derive(Template)]
 #[template(path = "edit.html")]

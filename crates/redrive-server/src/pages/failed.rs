@@ -5,6 +5,7 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::header::ACCEPT;
 use axum::response::{IntoResponse, Response};
+use redrive_core::dead_letter::Refusal;
 use redrive_engine::console::ConsoleError;
 
 use super::frame::{Frame, Section, Visitor, page};
@@ -16,6 +17,7 @@ use crate::Problem;
 pub(super) struct Failed {
     status: StatusCode,
     what: String,
+    advice: &'static str,
 }
 
 #[derive(Template)]
@@ -28,7 +30,7 @@ struct FailedPage {
 
 impl Failed {
     pub(super) fn new(status: StatusCode, what: impl Into<String>) -> Self {
-        Self { status, what: what.into() }
+        Self { status, what: what.into(), advice: advice(status) }
     }
 }
 
@@ -40,55 +42,26 @@ impl From<Problem> for Failed {
 
 impl From<ConsoleError> for Failed {
     fn from(error: ConsoleError) -> Self {
-        let status = match &error {
-            ConsoleError::NoPipeline { .. } | ConsoleError::NoLetter(_) | ConsoleError::NoOperation(_) => {
-                StatusCode::NOT_FOUND
-            }
-            ConsoleError::Refused(_) | ConsoleError::WrongState { .. } | ConsoleError::NoWorkers(_) => {
-                StatusCode::CONFLICT
-            }
-            ConsoleError::Request(_) | ConsoleError::KeyInUse(_) | ConsoleError::SourceInUse(_) => {
-                StatusCode::UNPROCESSABLE_ENTITY
-            }
-            ConsoleError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
-            ConsoleError::Store(error) if error.is_unavailable() => StatusCode::SERVICE_UNAVAILABLE,
-            ConsoleError::Store(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        Self::new(status, error.to_string())
+        let nobody_was_faster =
+            matches!(error, ConsoleError::Refused(Refusal::Impossible { .. }) | ConsoleError::NoWorkers(_));
+        // People are told what a store said; programs are not.
+        let said = error.to_string();
+        let mut failed = Self::from(Problem::from(error));
+        if failed.status.is_server_error() {
+            failed.what = said;
+        }
+        if nobody_was_faster {
+            failed.advice = "Nothing was changed.";
+        }
+        failed
     }
 }
 
 impl IntoResponse for Failed {
     fn into_response(self) -> Response {
-        if self.status.is_server_error() {
-            tracing::warn!(status = self.status.as_u16(), error = self.what, "a page could not be shown");
-        }
-        let title = match self.status {
-            StatusCode::NOT_FOUND => "Not found",
-            StatusCode::FORBIDDEN => "Not allowed",
-            StatusCode::CONFLICT => "Not possible any more",
-            StatusCode::UNPROCESSABLE_ENTITY | StatusCode::BAD_REQUEST => "That does not work",
-            StatusCode::SERVICE_UNAVAILABLE => "A store does not answer",
-            _ => "Something failed",
-        };
-        let advice = match self.status {
-            StatusCode::NOT_FOUND => "Look for it from the groups or the letters.",
-            StatusCode::FORBIDDEN => "Nothing was changed.",
-            StatusCode::CONFLICT => {
-                "Somebody, or a policy, was faster. Nothing was changed: go back and reload."
-            }
-            StatusCode::UNPROCESSABLE_ENTITY | StatusCode::BAD_REQUEST => {
-                "Nothing was changed: go back and try again."
-            }
-            StatusCode::SERVICE_UNAVAILABLE => {
-                "Nothing is lost: letters wait in their stores. Check that the database runs and can be reached, then \
-                 reload; /api/v1/ready says which store is away."
-            }
-            _ => "The log of the server says more.",
-        };
-        let frame = Frame::new(Section::Elsewhere, title, Visitor::nobody());
+        let frame = Frame::new(Section::Elsewhere, title(self.status), Visitor::nobody());
         let what = text::line(&self.what, 2_000);
-        page(self.status, &FailedPage { frame, what, advice })
+        page(self.status, &FailedPage { frame, what, advice: self.advice })
     }
 }
 
@@ -108,4 +81,29 @@ pub(crate) async fn not_found(request: Request) -> Response {
         return Failed::new(StatusCode::NOT_FOUND, detail).into_response();
     }
     Problem::new(StatusCode::NOT_FOUND, detail).into_response()
+}
+
+fn title(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::NOT_FOUND => "Not found",
+        StatusCode::FORBIDDEN => "Not allowed",
+        StatusCode::CONFLICT => "Not possible now",
+        StatusCode::SERVICE_UNAVAILABLE => "A store does not answer",
+        _ if status.is_client_error() => "That does not work",
+        _ => "Something failed",
+    }
+}
+
+fn advice(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::NOT_FOUND => "Look for it from the groups or the letters.",
+        StatusCode::FORBIDDEN => "Nothing was changed.",
+        StatusCode::CONFLICT => "Somebody, or a policy, was faster. Nothing was changed: go back and reload.",
+        StatusCode::SERVICE_UNAVAILABLE => {
+            "Nothing is lost: letters wait in their stores. Check that the database runs and can be reached, then \
+             reload; /api/v1/ready says which store is away."
+        }
+        _ if status.is_client_error() => "Nothing was changed: go back and try again.",
+        _ => "The log of the server says more.",
+    }
 }

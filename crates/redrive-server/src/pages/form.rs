@@ -56,7 +56,8 @@ pub(super) fn wrong(what: impl Into<String>) -> Failed {
 pub(super) fn fresh_key() -> Result<String, Failed> {
     let mut bytes = [0_u8; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
-        Failed::new(StatusCode::SERVICE_UNAVAILABLE, format!("No random numbers: {error}"))
+        tracing::error!(%error, "no random numbers for a form");
+        Failed::new(StatusCode::INTERNAL_SERVER_ERROR, "This machine has no random numbers to give.")
     })?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

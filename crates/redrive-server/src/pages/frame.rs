@@ -4,8 +4,7 @@ use std::convert::Infallible;
 
 use askama::Template;
 use axum::extract::FromRequestParts;
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
-use axum::http::header::{HeaderName, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -144,15 +143,14 @@ pub(super) fn page(status: StatusCode, template: &impl Template) -> Response {
     }
 }
 
-fn headers() -> [(HeaderName, HeaderValue); 6] {
+/// What a page needs beside the headers of every answer.
+fn headers() -> [(HeaderName, HeaderValue); 4] {
     let value = HeaderValue::from_static;
     [
         (CONTENT_TYPE, value("text/html; charset=utf-8")),
         (CONTENT_SECURITY_POLICY, value(POLICY)),
-        (X_CONTENT_TYPE_OPTIONS, value("nosniff")),
         // Stricter, and browsers would not say any more that a form comes from a page of ours.
         (REFERRER_POLICY, value("same-origin")),
         (HeaderName::from_static("cross-origin-opener-policy"), value("same-origin")),
-        (CACHE_CONTROL, value("no-store")),
     ]
 }

@@ -14,6 +14,7 @@ use super::failed::Failed;
 use super::frame::{Frame, Section, Visitor, page};
 use super::moment::Moment;
 use super::{chart, query, text};
+use crate::number;
 
 /// The most groups on the page.
 const MOST: u32 = 50;
@@ -81,7 +82,7 @@ pub(super) async fn show(
         frame: Frame::new(Section::Groups, "Groups", visitor),
         pipelines: console.names().map(|name| link(name, chosen.as_deref())).collect(),
         chosen,
-        waiting: text::count(letters, "letter"),
+        waiting: number::counted(letters, "letter"),
         is_cut: groups.len() >= MOST as usize,
         rows: groups.iter().map(|found| row(found, now)).collect(),
         unavailable: away(unavailable),
@@ -115,7 +116,7 @@ fn row(found: &PipelineGroup, now: Timestamp) -> Row {
         code: group.failure.code.as_ref().map(|code| text::line(&code.to_string(), 40)),
         kind: text::line(&group.failure.kind, 80),
         message: text::line(&group.failure.message, 240),
-        count: text::number(group.count),
+        count: number::grouped(group.count),
         first: Moment::new(group.first_seen, now),
         last: Moment::new(group.last_seen, now),
         spark: chart::sparkline(&found.history),

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
-use axum::http::header::X_CONTENT_TYPE_OPTIONS;
-use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use jiff::Timestamp;
 use redrive_core::dead_letter::{Letter, LetterId, Origin, PipelineKind};
@@ -15,18 +13,19 @@ use redrive_engine::console::{Console, is_waiting};
 use redrive_store::EditedPayload;
 use serde::Deserialize;
 
+use super::comparison::{DiffLine, comparison};
 use super::failed::Failed;
 use super::form::{Form, fresh_key, wrong};
 use super::frame::{Frame, Section, Visitor, page};
 use super::letters::{Row, address, row};
 use super::moment::Moment;
 use super::payload::{self, Shown, View};
-use super::{diff, json, query, text};
+use super::{query, text};
+use crate::download::attachment;
+use crate::note;
 
 /// The most headers that are shown.
 const MOST_HEADERS: usize = 100;
-/// The most lines of an edit that are shown.
-const MOST_LINES: usize = 200;
 
 #[derive(Deserialize)]
 pub(super) struct Asked {
@@ -82,13 +81,6 @@ struct Edit {
     lines: Vec<DiffLine>,
 }
 
-/// A line of a comparison, ready to be shown.
-pub(super) struct DiffLine {
-    pub(super) class: &'static str,
-    pub(super) mark: &'static str,
-    pub(super) text: String,
-}
-
 pub(super) async fn show(
     visitor: Visitor,
     State(console): State<Arc<Console>>,
@@ -129,23 +121,13 @@ pub(super) async fn show(
     Ok(page(StatusCode::OK, &shown))
 }
 
-/// The payload, byte for byte, to be saved: never to be run in our name.
+/// The payload, to be saved.
 pub(super) async fn payload(
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
 ) -> Result<Response, Failed> {
     let id = letter_id(&id)?;
-    let letter = console.letter(&id).await?;
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    let name: String = id.to_string().chars().map(plain).take(80).collect();
-    let headers = [
-        (CONTENT_TYPE, "application/octet-stream".to_owned()),
-        (CONTENT_DISPOSITION, format!("attachment; filename=\"{name}.payload\"")),
-        (CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox".to_owned()),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
-        (CACHE_CONTROL, "no-store".to_owned()),
-    ];
-    Ok((headers, letter.payload).into_response())
+    Ok(attachment(&id, console.letter(&id).await?.payload))
 }
 
 pub(super) async fn redrive(
@@ -177,6 +159,7 @@ pub(super) async fn resolve(
     let note = form
         .get("note")
         .ok_or_else(|| wrong("A resolution needs a note that says why the letter is done with."))?;
+    note::check(note)?;
     console.resolve(&id, &visitor.operator(), note, form.get("key")).await?;
     Ok(Redirect::to(&format!("{}?did=resolved", address(&id))).into_response())
 }
@@ -247,34 +230,4 @@ fn edit_of(edit: &EditedPayload, now: Timestamp) -> Edit {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let lines = comparison(&text(&edit.original), &text(&edit.edited));
     Edit { by: text::line(&edit.operator, 100), at: Moment::new(edit.at, now), lines }
-}
-
-/// What was changed, line by line: JSON is compared indented, so that one long line is not one change.
-pub(super) fn comparison(before: &str, after: &str) -> Vec<DiffLine> {
-    let laid_out = match (json::indented(before), json::indented(after)) {
-        (Some(before), Some(after)) => diff::compare(&before, &after),
-        _ => Vec::new(),
-    };
-    // Only the blanks between values were changed, or it is no JSON.
-    let lines = if laid_out.is_empty() { diff::compare(before, after) } else { laid_out };
-    let left_out = lines.len().saturating_sub(MOST_LINES);
-    let mut shown: Vec<DiffLine> = lines.into_iter().take(MOST_LINES).map(diff_line).collect();
-    if left_out > 0 {
-        let text = format!("{} more are not shown", text::count(left_out as u64, "line"));
-        shown.push(DiffLine { class: "skipped", mark: "", text });
-    }
-    shown
-}
-
-fn diff_line(line: diff::Line) -> DiffLine {
-    const LONGEST: usize = 2_000;
-    let (class, mark, text) = match line {
-        diff::Line::Same(text) => ("same", " ", text::line(&text, LONGEST)),
-        diff::Line::Gone(text) => ("gone", "−", text::line(&text, LONGEST)),
-        diff::Line::New(text) => ("new", "+", text::line(&text, LONGEST)),
-        diff::Line::Skipped(many) => {
-            ("skipped", "", format!("{} unchanged", text::count(many as u64, "line")))
-        }
-    };
-    DiffLine { class, mark, text }
 }

@@ -7,7 +7,7 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use jiff::Timestamp;
-use redrive_core::dead_letter::{LetterId, Summary};
+use redrive_core::dead_letter::{Filter, LetterId, Summary};
 use redrive_engine::console::{Console, ConsoleError, Letterbox, Place};
 use serde::Deserialize;
 
@@ -98,7 +98,7 @@ pub(super) async fn show(
         Err(error) => return Ok(mistaken(shown, format!("The place in the list {error}."))),
     };
     match console.list(&filter, PAGE, after.as_ref()).await {
-        Ok(found) => fill(&mut shown, found, filter.group.is_some(), now),
+        Ok(found) => fill(&mut shown, found, &filter, now),
         Err(ConsoleError::NoPipeline { asked, known }) => {
             let error = ConsoleError::NoPipeline { asked, known };
             return Ok(mistaken(shown, text::line(&format!("{error}."), 500)));
@@ -124,9 +124,9 @@ fn mistaken(mut shown: LettersPage, mistake: String) -> Response {
     page(StatusCode::UNPROCESSABLE_ENTITY, &shown)
 }
 
-fn fill(shown: &mut LettersPage, found: Letterbox, of_one_group: bool, now: Timestamp) {
+fn fill(shown: &mut LettersPage, found: Letterbox, filter: &Filter, now: Timestamp) {
     shown.rows = found.letters.iter().map(|letter| row(letter, now)).collect();
-    shown.group = shown.rows.first().filter(|_| of_one_group).cloned();
+    shown.group = shown.rows.first().filter(|_| filter.group.is_some()).cloned();
     let q = text::encode(&shown.q);
     shown.next = found.next.map(|next| format!("/letters?q={q}&after={}", text::encode(&next.to_string())));
     shown.unavailable = away(found.unavailable);

@@ -10,7 +10,9 @@
 mod assets;
 mod audit;
 mod chart;
+mod comparison;
 mod confirm;
+mod confirmed;
 mod diff;
 mod edit;
 mod failed;
@@ -18,19 +20,18 @@ mod form;
 mod frame;
 mod groups;
 mod help;
-mod json;
 mod letter;
 mod letters;
 mod login;
 mod moment;
+mod operation;
 mod operations;
 mod payload;
 mod pipelines;
 mod query;
 mod stream;
 mod text;
-
-pub(crate) use json::indented;
+mod tree;
 
 use axum::Router;
 use axum::routing::{get, post};
@@ -52,9 +53,9 @@ pub(crate) fn pages() -> Router<Site> {
         .route("/letters/{id}/edit", get(edit::show).post(edit::again))
         .route("/letters/{id}/review", post(edit::review))
         .route("/confirm", get(confirm::matching).post(confirm::chosen))
-        .route("/operations", get(operations::list).post(operations::start))
-        .route("/operations/{id}", get(operations::show))
-        .route("/operations/{id}/{turn}", post(operations::turn))
+        .route("/operations", get(operations::show).post(confirmed::start))
+        .route("/operations/{id}", get(operation::show))
+        .route("/operations/{id}/{turn}", post(operation::turn))
         .route("/pipelines", get(pipelines::show))
         .route("/pipelines/{name}/{turn}", post(pipelines::turn))
         .route("/audit", get(audit::show))

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{json, text};
+use super::{text, tree};
+use crate::json;
 
 /// The most bytes that a page shows.
 const MOST: usize = 256 * 1024;
@@ -50,8 +51,7 @@ pub(super) struct Shown {
 /// The payload in this view, or in the one that suits it best.
 pub(super) fn show(payload: &[u8], wanted: Option<View>) -> Shown {
     let wanted = wanted.unwrap_or(View::Tree);
-    let start = &payload[..payload.len().min(MOST)];
-    let Some(readable) = readable(start, payload.len() > MOST) else {
+    let Some(readable) = readable(payload) else {
         let instead =
             (wanted == View::Text).then_some("These bytes are no UTF-8, so they are shown as they are.");
         return Shown { instead, ..hex(payload) };
@@ -59,7 +59,7 @@ pub(super) fn show(payload: &[u8], wanted: Option<View>) -> Shown {
     let left_out = (payload.len() > readable.len()).then(|| text::size(payload.len() - readable.len()));
     match wanted {
         View::Hex => hex(payload),
-        View::Tree if left_out.is_none() => match json::tree(readable) {
+        View::Tree if left_out.is_none() => match tree::of(readable) {
             Some(body) => Shown { view: View::Tree, body, left_out, instead: None },
             None => {
                 let body = json::indented(readable);
@@ -93,8 +93,10 @@ pub(super) fn returned(sent: &str, original: &str) -> String {
     if original.contains("\r\n") { sent.to_owned() } else { sent.replace("\r\n", "\n") }
 }
 
-/// As text; a character that the cut went through is left out.
-fn readable(start: &[u8], is_cut: bool) -> Option<&str> {
+/// As much of it as is shown, as text; a character that the cut went through is left out.
+fn readable(payload: &[u8]) -> Option<&str> {
+    let start = &payload[..payload.len().min(MOST)];
+    let is_cut = start.len() < payload.len();
     match std::str::from_utf8(start) {
         Ok(text) => Some(text),
         Err(error) if is_cut && error.error_len().is_none() => {

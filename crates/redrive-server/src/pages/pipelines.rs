@@ -19,8 +19,8 @@ use super::form::wrong;
 use super::frame::{Frame, Section, Visitor, page};
 use super::moment::{Moment, span};
 use super::{query, text};
-use crate::Series;
 use crate::view::PointView;
+use crate::{Series, number};
 
 /// How many points of all pipelines one page has.
 const MOST_POINTS: usize = 700;
@@ -119,7 +119,7 @@ fn card(overview: &Overview, past: &Past, ladder: Option<&'static str>, now: Tim
         counts: stats.map(|stats| {
             let count = |status: Status| {
                 let to = letters(&overview.name, "status", status.name());
-                (status.name(), text::number(stats.count(status)), to)
+                (status.name(), number::grouped(stats.count(status)), to)
             };
             Status::ALL.map(count).to_vec()
         }),
@@ -127,7 +127,7 @@ fn card(overview: &Overview, past: &Past, ladder: Option<&'static str>, now: Tim
         types: stats.map_or_else(Vec::new, |stats| {
             let types = stats.waiting_by_type.iter().take(8);
             let shown = |(name, count): &(String, u64)| {
-                (text::line(name, 60), text::number(*count), letters(&overview.name, "type", name))
+                (text::line(name, 60), number::grouped(*count), letters(&overview.name, "type", name))
             };
             types.map(shown).collect()
         }),
@@ -146,7 +146,10 @@ fn ladder(rung: u8) -> Option<&'static str> {
     match rung {
         2 => Some("Its target does not take events: they go to the dead-letter store."),
         3 => Some("Neither its target nor the dead-letter store takes events: they go to the local disk."),
-        4.. => Some("Nothing durable takes its events: they are being lost. Look at this first."),
+        4.. => Some(
+            "Nothing durable takes its events: they are in memory only, and senders are refused. Mend its target \
+             before anything else, and do not stop redrive: that would lose them.",
+        ),
         _ => None,
     }
 }

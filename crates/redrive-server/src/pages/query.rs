@@ -15,11 +15,10 @@ use std::str::FromStr as _;
 
 use jiff::Timestamp;
 use jiff::civil::Date;
-use jiff::tz::TimeZone;
 use redrive_core::dead_letter::{Filter, Status};
 use redrive_core::fingerprint::Fingerprint;
 
-use crate::duration;
+use crate::moment::Moment;
 
 /// Every qualifier, an example of its value, and what it means.
 pub(super) const QUALIFIERS: [(&str, &str, &str); 9] = [
@@ -222,11 +221,10 @@ fn class(value: &str) -> Result<String, Mistake> {
     mistake(format!("{:?} is no class of failures: there are {}.", first_of(value), CLASSES.join(", ")))
 }
 
-/// So long ago, or a point in time.
+/// So long ago, a point in time, or the beginning of a day.
 fn time(name: &str, value: &str, now: Timestamp) -> Result<Timestamp, Mistake> {
-    let ago = duration::parse(value).and_then(|ago| now.checked_sub(ago).ok());
-    let date = || value.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok().map(|day| day.timestamp());
-    let found = ago.or_else(|| value.parse().ok()).or_else(date);
+    let day = || Moment::parse(&format!("{}T00:00:00Z", value.parse::<Date>().ok()?), now);
+    let found = Moment::parse(value, now).or_else(day).map(|Moment(at)| at);
     let value = first_of(value);
     found.ok_or_else(|| {
         Mistake(format!("{name}:{value} is no time: write 15m, 1h, 7d, 2026-11-16 or 2026-11-16T02:00:00Z."))
@@ -287,6 +285,8 @@ mod tests {
         refused("class:bad", "there are transient");
         refused("since:yesterday", "write 15m, 1h");
         refused("since:99999999999999999999d", "is no time");
+        refused("since:-009999-01-01", "is no time");
+        refused("until:9999-12-31T00:00:00Z", "is no time");
         refused("group:zz", "is not a fingerprint");
         refused("code: 5", "code: has no value");
         refused("key:\"abc", "are not closed");

@@ -6,6 +6,8 @@
 
 use std::fmt::Write as _;
 
+use crate::number;
+
 /// The text with everything visible, line breaks and tabs kept.
 pub(super) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -66,30 +68,11 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// A whole number as people write it: `1,204`.
-pub(super) fn number(number: u64) -> String {
-    let digits = number.to_string();
-    let mut shown = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
-}
-
-/// `1 letter`, `1,204 letters`.
-pub(super) fn count(many: u64, one: &str) -> String {
-    let plural = if many == 1 { "" } else { "s" };
-    format!("{} {one}{plural}", number(many))
-}
-
 /// A size in bytes as people write it.
 pub(super) fn size(bytes: usize) -> String {
     let amount = bytes as f64;
     match bytes {
-        0..1_000 => count(bytes as u64, "byte"),
+        0..1_000 => number::counted(bytes as u64, "byte"),
         1_000..1_000_000 => format!("{:.1} kB", amount / 1e3),
         _ => format!("{:.1} MB", amount / 1e6),
     }
@@ -137,13 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_readable() {
-        assert_eq!((number(0), number(999), number(1_204)), ("0".into(), "999".into(), "1,204".into()));
-        assert_eq!(number(1_234_567), "1,234,567");
-        assert_eq!((count(1, "letter"), count(2, "letter")), ("1 letter".into(), "2 letters".into()));
-        assert_eq!(
-            (size(1), size(1_500), size(2_500_000)),
-            ("1 byte".into(), "1.5 kB".into(), "2.5 MB".into())
-        );
+    fn sizes_are_readable() {
+        assert_eq!([size(1), size(1_500), size(2_500_000)], ["1 byte", "1.5 kB", "2.5 MB"]);
     }
 }

@@ -6,7 +6,6 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use redrive_core::event::storable;
 use redrive_engine::console::Console;
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -15,10 +14,7 @@ use super::dead_letters::letter_id;
 use crate::caller::{RequestKey, Who};
 use crate::payload::{PayloadIn, given};
 use crate::view::Done;
-use crate::{Problem, body};
-
-/// The longest note, in characters.
-const MAX_NOTE: usize = 2_000;
+use crate::{Problem, body, note};
 
 /// How to send a letter back.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -76,14 +72,9 @@ pub(super) async fn resolve(
 ) -> Result<Json<Done>, Problem> {
     let id = letter_id(&id)?;
     let asked = body::one::<LetterResolution>(request).await?;
-    note(&asked.note)?;
+    note::check(&asked.note)?;
     console.resolve(&id, &operator, &asked.note, key.as_deref()).await?;
     Ok(Json(Done { id: id.to_string(), action: "resolve".to_owned() }))
-}
-
-/// A note that every store can keep.
-pub(super) fn note(note: &str) -> Result<(), Problem> {
-    storable("note", note, MAX_NOTE).map_err(|refused| Problem::field("note", refused.why))
 }
 
 impl LetterRedrive {

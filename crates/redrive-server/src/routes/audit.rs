@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use redrive_engine::console::Console;
 
-use super::filter::{Slice, next_of};
+use super::slice::{Slice, next_of};
 use crate::Problem;
 use crate::query::Params;
 use crate::view::{AuditPage, EntryView};

@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 use redrive_core::dead_letter::LetterId;
 use redrive_core::fingerprint::Fingerprint;
 use redrive_engine::console::{Console, Place};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::filter::{FilterIn, limit};
+use super::filter::FilterIn;
+use super::slice::limit;
 use crate::Problem;
+use crate::download::attachment;
 use crate::moment::Moment;
 use crate::query::Params;
 use crate::view::{ClassName, LetterPage, LetterView, StatusName};
@@ -89,31 +91,19 @@ pub(super) async fn payload(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = letter_id(&id)?;
-    let letter = console.letter(&id).await?;
-    let headers = [
-        (CONTENT_TYPE, "application/octet-stream".to_owned()),
-        (CONTENT_DISPOSITION, format!("attachment; filename=\"{}\"", file_name(&id))),
-    ];
-    Ok((headers, letter.payload).into_response())
+    Ok(attachment(&id, console.letter(&id).await?.payload))
 }
 
 /// The letter of this name.
 pub(super) fn letter_id(text: &str) -> Result<LetterId, Problem> {
     text.parse().map_err(|_| {
         let detail = format!("There is no letter `{text}`: ids look like `orders:42`, as lists show them.");
-        Problem::new(axum::http::StatusCode::NOT_FOUND, detail)
+        Problem::new(StatusCode::NOT_FOUND, detail)
     })
 }
 
 fn place(text: &str) -> Result<Place, Problem> {
     text.parse().map_err(|error| Problem::field("cursor", error))
-}
-
-/// Only letters that mean nothing to a shell, a browser or a file system.
-fn file_name(id: &LetterId) -> String {
-    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
-    let name: String = id.to_string().chars().take(100).map(plain).collect();
-    format!("{name}.bin")
 }
 
 impl ListIn {
@@ -130,21 +120,5 @@ impl ListIn {
             since: self.since,
             until: self.until,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_of_a_download_is_plain() {
-        let name = |pipeline: &str, local: &str| file_name(&LetterId::new(pipeline, local));
-        assert_eq!(name("orders", "42"), "orders-42.bin");
-        assert_eq!(
-            name("a\"\r\nx: y", "../../é;"),
-            "a---x--y-------------.bin".replace("-------------", "---------")
-        );
-        assert!(name("a", &"9".repeat(500)).len() <= 104);
     }
 }

@@ -10,7 +10,7 @@ use redrive_engine::console::Console;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::filter::limit;
+use super::slice::limit;
 use crate::Problem;
 use crate::query::Params;
 use crate::view::{GroupView, GroupsPage, Unanswered};

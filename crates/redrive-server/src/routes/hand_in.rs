@@ -7,10 +7,9 @@ use axum::extract::{Request, State};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderName, StatusCode};
 use jiff::Timestamp;
-use redrive_core::classify::classify;
 use redrive_core::dead_letter::Origin;
 use redrive_core::event::{MAX_KEY, MAX_TYPE, required, storable};
-use redrive_core::failure::{Class, Code, Failure};
+use redrive_core::failure::{Class, Failure};
 use redrive_core::fingerprint::digest;
 use redrive_engine::console::Console;
 use redrive_store::NewLetter;
@@ -18,14 +17,13 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::act::bytes;
+use super::failure;
 use crate::caller::{RequestKey, Who};
 use crate::moment::Moment;
 use crate::payload::{PayloadIn, given};
 use crate::view::{ClassName, Done};
 use crate::{Problem, body};
 
-/// What a failure is called whose sender does not say.
-const DEFAULT_KIND: &str = "Reported";
 /// More headers than this are a slip.
 const MAX_HEADERS: usize = 200;
 /// So is a larger value of one, in bytes.
@@ -179,22 +177,8 @@ fn text(field: &'static str, checked: Result<(), redrive_core::event::Refused>) 
 
 impl ErrorIn {
     fn failure(self) -> Result<Failure, Problem> {
-        let kind = self.kind.unwrap_or_else(|| DEFAULT_KIND.to_owned());
-        text("kind", required("kind", &kind, MAX_TYPE))?;
-        let code = self.code.as_deref().map(code).transpose()?;
-        let class = match self.class {
-            Some(class) => Class::from_name(class.name()),
-            None => code.as_ref().map_or(Class::Unclassified, classify),
-        };
-        let failure = Failure::new(class, kind, self.message);
-        Ok(match code {
-            Some(code) => failure.with_code(code),
-            None => failure,
-        })
+        let code = failure::code(self.code.as_deref())?;
+        let class = self.class.map(|class| Class::from_name(class.name()));
+        failure::failure(failure::class(class, code.as_ref()), code, self.kind, self.message)
     }
-}
-
-fn code(text: &str) -> Result<Code, Problem> {
-    required("code", text, MAX_TYPE).map_err(|refused| Problem::field("code", refused.why))?;
-    text.parse().map_err(|error| Problem::field("code", format!("is not accepted: {error}")))
 }

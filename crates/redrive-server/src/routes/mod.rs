@@ -23,6 +23,7 @@
 //! Both are required; `key` is 1 to 255 characters. Answer: 202 `{"accepted": 1}`; they are saved behind the
 //! request. With `durability = "journal"` they are on disk by then, and survive the process; with
 //! `"memory"` they are in its memory only. 503 when the queue or the journal is full.
+//!
 //! # Events into object storage
 //! `POST /ingest/{name}` with `Content-Type: application/json`, one value or an array, or
 //! `application/x-ndjson`, one value per line; `Content-Encoding` may be `gzip` or `zstd`. Answer: 202
@@ -95,16 +96,19 @@
 //! - `GET /books`: where the events of every pipeline are; `gap` is how many are missing.
 //!
 //! **`Idempotency-Key`** (1 to 140 visible ASCII characters) makes several requests one, for redrives, resolutions and
-//! letters that are handed in.
+//! letters that are handed in. Give a filter times then, not durations: an hour ago is another time in each request,
+//! and the same key with another request is refused with 422.
 //!
 //! # Problems
 //! | status | means |
 //! |---|---|
-//! | 400 | the body is no JSON; line and column say where |
+//! | 400 | the body is no JSON; line and column say where. Or it cannot be unpacked |
+//! | 401 | nobody has this token, or there is none |
+//! | 403 | the token's role may not do this; or a page of another site, or a name that is not of this machine, was used |
 //! | 404 | no such pipeline of that kind, letter, group or operation; the detail says where to look |
 //! | 409 | the lease is lost, the letter is not waiting, the operation is over: somebody was faster. Nothing was changed |
 //! | 413 | the body is over `server.max-body` |
-//! | 415 | the body is not declared as `application/json` |
+//! | 415 | the body is not declared as `application/json` (or as lines, or is packed otherwise, for ingest) |
 //! | 422 | a value cannot be accepted; `item` (from 0) and `field` say which. Nothing was stored |
 //! | 503 | the store does not answer, or there is no room; `Retry-After` says when to try again |
 
@@ -112,8 +116,10 @@ mod act;
 mod audit;
 mod batch;
 mod books;
+mod canary;
 mod claim;
 mod dead_letters;
+mod failure;
 mod filter;
 mod groups;
 mod hand_in;
@@ -125,6 +131,7 @@ mod outbox;
 mod persist;
 mod pipelines;
 mod report;
+mod slice;
 mod stats;
 mod stream;
 mod trouble;

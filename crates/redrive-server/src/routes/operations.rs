@@ -8,18 +8,18 @@ use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use redrive_core::dead_letter::{LetterId, Operator};
-use redrive_engine::console::{Action, Canary, Console, Request};
+use redrive_engine::console::{Action, Console, Request};
 use redrive_store::OperationState;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::act::note;
-use super::filter::{FilterIn, Slice, next_of};
+use super::canary::CanaryIn;
+use super::filter::FilterIn;
+use super::slice::{Slice, next_of};
 use crate::caller::{RequestKey, Who};
 use crate::query::Params;
-use crate::span::Span;
 use crate::view::{OperationPage, OperationView, PreviewView};
-use crate::{Problem, body};
+use crate::{Problem, body, note};
 
 /// The most letters that are named one by one.
 const MOST_IDS: usize = 10_000;
@@ -71,27 +71,6 @@ pub(super) struct ResolutionRequest {
     note: Option<String>,
 }
 
-/// A ramp: `true` for the usual one.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(untagged)]
-enum CanaryIn {
-    Usual(bool),
-    Ramp(Ramp),
-}
-
-/// A ramp of one's own.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct Ramp {
-    /// How many letters each step sends (1, 5, 20).
-    #[schema(min_items = 1, max_items = 20)]
-    steps: Option<Vec<u32>>,
-    /// How long a step may take until every letter of it has an outcome (5 min).
-    patience: Option<Span>,
-    /// How long a letter that was handed over is watched for coming back (5 s).
-    observe: Option<Span>,
-}
-
 /// Starts to send letters back to work, or says how many that would be.
 #[utoipa::path(post, path = "/redrives", tag = "operations",
     params(("Idempotency-Key" = Option<String>, Header, description = "What makes several requests one.", pattern = "^[!-~]{1,140}$")),
@@ -105,14 +84,16 @@ pub(super) async fn redrive(
     request: HttpRequest,
 ) -> Result<Response, Problem> {
     let asked = body::one::<RedriveRequest>(request).await?;
-    let mut request = wanted(Action::Redrive, asked.filter, asked.ids, asked.all, asked.note)?;
-    if asked.rate.is_some_and(|rate| !(1..=HIGHEST_RATE).contains(&rate)) {
-        let why = "is not accepted: expected 1 to 1000000 letters per second; leave it out for no limit";
-        return Err(Problem::field("rate", why));
+    let meant = Meant { filter: asked.filter, ids: asked.ids, all: asked.all, note: asked.note };
+    let request = Request {
+        rate: asked.rate.map(rate).transpose()?,
+        canary: asked.canary.and_then(CanaryIn::ramp),
+        ..meant.request(Action::Redrive)?
+    };
+    if asked.dry_run {
+        return preview(&console, &request).await;
     }
-    request.rate = asked.rate;
-    request.canary = asked.canary.and_then(CanaryIn::ramp);
-    begin(&console, &request, asked.dry_run, &operator, key).await
+    start(&console, &request, &operator, key).await
 }
 
 /// Starts to close letters, or says how many that would be.
@@ -128,8 +109,12 @@ pub(super) async fn resolve(
     request: HttpRequest,
 ) -> Result<Response, Problem> {
     let asked = body::one::<ResolutionRequest>(request).await?;
-    let request = wanted(Action::Resolve, asked.filter, asked.ids, asked.all, asked.note)?;
-    begin(&console, &request, asked.dry_run, &operator, key).await
+    let meant = Meant { filter: asked.filter, ids: asked.ids, all: asked.all, note: asked.note };
+    let request = meant.request(Action::Resolve)?;
+    if asked.dry_run {
+        return preview(&console, &request).await;
+    }
+    start(&console, &request, &operator, key).await
 }
 
 /// The latest operations, newest first.
@@ -205,55 +190,56 @@ fn number(id: &str) -> Result<i64, Problem> {
     })
 }
 
-fn wanted(
-    action: Action,
+/// Which letters are meant, and why.
+struct Meant {
     filter: Option<FilterIn>,
     ids: Option<Vec<String>>,
     all: bool,
-    why: Option<String>,
-) -> Result<Request, Problem> {
-    let why = why.unwrap_or_default();
-    note(&why)?;
-    let ids = ids.unwrap_or_default();
-    if ids.len() > MOST_IDS {
-        let why = format!("has {} entries: at most {MOST_IDS}; use a filter instead", ids.len());
-        return Err(Problem::field("ids", why));
-    }
-    let id = |text: String| {
-        text.parse::<LetterId>().map_err(|error| Problem::field("ids", format!("is not accepted: {error}")))
-    };
-    let ids = ids.into_iter().map(id).collect::<Result<_, _>>()?;
-    let filter = filter.unwrap_or_default().check()?;
-    Ok(Request { ids, all, note: why, ..Request::new(action, filter) })
+    note: Option<String>,
 }
 
-async fn begin(
+impl Meant {
+    fn request(self, action: Action) -> Result<Request, Problem> {
+        let note = self.note.unwrap_or_default();
+        note::check(&note)?;
+        let ids = self.ids.unwrap_or_default();
+        if ids.len() > MOST_IDS {
+            let why = format!("has {} entries: at most {MOST_IDS}; use a filter instead", ids.len());
+            return Err(Problem::field("ids", why));
+        }
+        let ids = ids.iter().map(|id| letter_id(id)).collect::<Result<_, _>>()?;
+        let filter = self.filter.unwrap_or_default().check()?;
+        Ok(Request { ids, all: self.all, note, ..Request::new(action, filter) })
+    }
+}
+
+fn letter_id(text: &str) -> Result<LetterId, Problem> {
+    text.parse().map_err(|error| Problem::field("ids", format!("is not accepted: {error}")))
+}
+
+fn rate(asked: u32) -> Result<u32, Problem> {
+    if (1..=HIGHEST_RATE).contains(&asked) {
+        return Ok(asked);
+    }
+    let why = format!(
+        "is not accepted: expected 1 to {HIGHEST_RATE} letters per second; leave it out for no limit"
+    );
+    Err(Problem::field("rate", why))
+}
+
+async fn preview(console: &Console, request: &Request) -> Result<Response, Problem> {
+    Ok(Json(PreviewView::from(console.preview(request).await?)).into_response())
+}
+
+async fn start(
     console: &Console,
     request: &Request,
-    dry_run: bool,
     operator: &Operator,
     key: Option<String>,
 ) -> Result<Response, Problem> {
-    if dry_run {
-        return Ok(Json(PreviewView::from(console.preview(request).await?)).into_response());
-    }
     // The key of one person's redrive is not that of another's, nor that of a resolution.
     let key = key.map(|key| format!("{} {} {key}", request.action.name(), operator.name()));
     let operation = console.start(request, operator, key.as_deref()).await?;
     let location = format!("/api/v1/redrives/{}", operation.id);
     Ok((StatusCode::ACCEPTED, [(LOCATION, location)], Json(OperationView::from(operation))).into_response())
-}
-
-impl CanaryIn {
-    fn ramp(self) -> Option<Canary> {
-        let usual = Canary::default();
-        match self {
-            Self::Usual(wanted) => wanted.then_some(usual),
-            Self::Ramp(ramp) => Some(Canary {
-                steps: ramp.steps.unwrap_or(usual.steps),
-                patience: ramp.patience.map_or(usual.patience, |Span(span)| span),
-                observe: ramp.observe.map_or(usual.observe, |Span(span)| span),
-            }),
-        }
-    }
 }

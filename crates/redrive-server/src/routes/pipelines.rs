@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use redrive_core::dead_letter::Operator;
 use redrive_engine::console::{Console, Overview};
 
 use crate::Problem;
@@ -43,7 +42,8 @@ pub(super) async fn pause(
     Path(name): Path<String>,
     Who(operator): Who,
 ) -> Result<Json<PipelineView>, Problem> {
-    set(&console, &series, &name, true, &operator).await
+    console.set_paused(&name, true, &operator).await?;
+    Ok(Json(view(console.overview(&name).await?, &series)))
 }
 
 /// Claims again.
@@ -55,18 +55,8 @@ pub(super) async fn resume(
     Path(name): Path<String>,
     Who(operator): Who,
 ) -> Result<Json<PipelineView>, Problem> {
-    set(&console, &series, &name, false, &operator).await
-}
-
-async fn set(
-    console: &Console,
-    series: &Series,
-    name: &str,
-    paused: bool,
-    operator: &Operator,
-) -> Result<Json<PipelineView>, Problem> {
-    console.set_paused(name, paused, operator).await?;
-    Ok(Json(view(console.overview(name).await?, series)))
+    console.set_paused(&name, false, &operator).await?;
+    Ok(Json(view(console.overview(&name).await?, &series)))
 }
 
 fn view(overview: Overview, series: &Series) -> PipelineView {

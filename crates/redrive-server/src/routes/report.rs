@@ -6,21 +6,17 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use jiff::Timestamp;
-use redrive_core::classify::classify;
-use redrive_core::event::{MAX_TYPE, WorkId, required};
-use redrive_core::failure::{Class, Code, Failure};
+use redrive_core::event::WorkId;
+use redrive_core::failure::{Class, Failure};
 use redrive_engine::Reported;
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::claim;
 use super::trouble::trouble;
+use super::{claim, failure};
 use crate::span::Span;
 use crate::{Doors, Problem, body};
-
-/// What a failure is called whose reporter does not say.
-const DEFAULT_KIND: &str = "Reported";
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -160,37 +156,25 @@ fn lost(job: WorkId, fence: i64) -> Problem {
 
 impl FailIn {
     fn failure(self) -> Result<Failure, Problem> {
-        let kind = self.kind.unwrap_or_else(|| DEFAULT_KIND.to_owned());
-        storable("kind", &kind)?;
-        let code = self.code.as_deref().map(code).transpose()?;
-        let class = class(self.class, code.as_ref(), self.retry_after)?;
-        let failure = Failure::new(class, kind, self.error);
-        Ok(match code {
-            Some(code) => failure.with_code(code),
-            None => failure,
-        })
+        let code = failure::code(self.code.as_deref())?;
+        let class = failure::class(self.class.map(ClassIn::class), code.as_ref());
+        failure::failure(throttled(class, self.retry_after)?, code, self.kind, self.error)
     }
 }
 
-fn code(text: &str) -> Result<Code, Problem> {
-    storable("code", text)?;
-    text.parse().map_err(|error| Problem::field("code", format!("is not accepted: {error}")))
+impl ClassIn {
+    const fn class(self) -> Class {
+        match self {
+            Self::Transient => Class::Transient,
+            Self::Permanent => Class::Permanent,
+            Self::Malformed => Class::Malformed,
+            Self::Unclassified => Class::Unclassified,
+        }
+    }
 }
 
-/// What every store has room for.
-fn storable(field: &'static str, text: &str) -> Result<(), Problem> {
-    required(field, text, MAX_TYPE).map_err(|refused| Problem::field(field, refused.why))
-}
-
-/// What the worker says, else what the code says; a time to come back makes either one a throttle.
-fn class(said: Option<ClassIn>, code: Option<&Code>, retry_after: Option<Span>) -> Result<Class, Problem> {
-    let class = match said {
-        Some(ClassIn::Transient) => Class::Transient,
-        Some(ClassIn::Permanent) => Class::Permanent,
-        Some(ClassIn::Malformed) => Class::Malformed,
-        Some(ClassIn::Unclassified) => Class::Unclassified,
-        None => code.map_or(Class::Unclassified, classify),
-    };
+/// A time to come back makes a failure that may pass a throttle.
+fn throttled(class: Class, retry_after: Option<Span>) -> Result<Class, Problem> {
     match retry_after {
         Some(Span(retry_after)) if class.is_retryable() => Ok(Class::Throttled { retry_after }),
         Some(_) => {

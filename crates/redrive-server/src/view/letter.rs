@@ -11,9 +11,8 @@ use redrive_store::EditedPayload;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::pages::indented;
-
 use super::{ClassName, KindName, PayloadFormat, StatusName, Unanswered};
+use crate::json::{indented, is_json};
 
 /// How much of a payload a letter shows; `/payload` has all of it.
 const SHOWN: usize = 1 << 20;
@@ -271,8 +270,7 @@ impl PayloadView {
         let (size, cut) = (bytes.len() as u64, bytes.len() > limit);
         match std::str::from_utf8(bytes) {
             Ok(text) => {
-                let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
-                let format = if is_json { PayloadFormat::Json } else { PayloadFormat::Text };
+                let format = if is_json(text) { PayloadFormat::Json } else { PayloadFormat::Text };
                 let text = text[..text.floor_char_boundary(limit)].to_owned();
                 Self { format, text, size, cut }
             }

@@ -14,8 +14,8 @@ use redrive_core::policy::Policy;
 use redrive_engine::console::{Console, Desk, Pulse, Records};
 use redrive_engine::{Pace, PersistOptions, Persister, Pipeline};
 use redrive_server::{
-    Access, Component, Doors, Gate, JobsDoor, Limits, Metrics, OutboxDoor, PersistDoor, Readiness, Series,
-    Site, router,
+    Access, Component, Doors, Gate, Grant, JobsDoor, Limits, Metrics, OutboxDoor, PersistDoor, Readiness,
+    Role, Series, Site, router,
 };
 use redrive_store::{
     Database, FailedEvents, FailedEventsOptions, Jobs, JobsOptions, Outbox, OutboxOptions, Record, Target,
@@ -23,6 +23,7 @@ use redrive_store::{
 };
 use redrive_testkit::TestDatabase;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
@@ -55,6 +56,20 @@ pub(crate) struct Answer {
     pub(crate) json: Value,
 }
 
+/// A site of this console, with which all is well.
+pub(crate) fn site(console: Arc<Console>, access: Access, doors: Doors) -> Site {
+    Site {
+        readiness: Arc::new(Well),
+        access,
+        console,
+        pulse: Pulse::default(),
+        doors: Arc::new(doors),
+        metrics: METRICS.clone(),
+        series: Series::default(),
+        stop: CancellationToken::new(),
+    }
+}
+
 struct Well;
 
 #[async_trait]
@@ -62,6 +77,11 @@ impl Readiness for Well {
     async fn check(&self) -> Vec<Component> {
         Vec::new()
     }
+}
+
+/// Somebody with this token.
+pub(crate) fn grant(name: &str, role: Role, token: &str) -> Grant {
+    Grant { name: name.to_owned(), role, sha256: Sha256::digest(token).into() }
 }
 
 impl Stand {
@@ -89,13 +109,13 @@ impl Stand {
 
     /// With tables that nobody made, behind this gate.
     pub(crate) fn behind(gate: &Gate, database: TestDatabase) -> Self {
-        Self::guarded(gate, database, &Access::default())
+        Self::guarded(gate, database, Access::default())
     }
 
     /// The same, for these people only.
-    pub(crate) fn guarded(gate: &Gate, database: TestDatabase, access: &Access) -> Self {
+    pub(crate) fn guarded(gate: &Gate, database: TestDatabase, access: Access) -> Self {
         // First: what is counted before there is a recorder is not counted.
-        let metrics = METRICS.clone();
+        LazyLock::force(&METRICS);
         let connection = Database::open(&database.url).unwrap();
         let outbox = Arc::new(Outbox::new(connection.clone(), OutboxOptions::new("orders")).unwrap());
         let target = Arc::new(Target::new(connection.clone(), &TargetOptions::new("urls")).unwrap());
@@ -112,22 +132,11 @@ impl Stand {
         let intake = Desk { queue: records.intake.clone(), workers: None };
         let desks = [Desk::of(&orders), Desk::of(&mails), Desk::of(urls.pipeline()), intake];
         let console = Arc::new(Console::new(records, desks));
-        let pulse = Pulse::default();
         doors.add_outbox(OutboxDoor::new(orders, outbox.clone(), gate.clone()));
         doors.add_jobs(JobsDoor::new(mails.clone(), jobs.clone(), gate.clone()));
         doors.add_persist(PersistDoor::new(urls.clone(), gate.clone()));
-        let stop = CancellationToken::new();
-        let readiness = Arc::new(Well);
-        let site = Site {
-            readiness,
-            access: access.clone(),
-            console: console.clone(),
-            pulse: pulse.clone(),
-            doors: Arc::new(doors),
-            metrics,
-            series: Series::default(),
-            stop: stop.clone(),
-        };
+        let site = site(console.clone(), access, doors);
+        let (pulse, stop) = (site.pulse.clone(), site.stop.clone());
         let router = router(site, Limits { body: MAX_BODY });
         Self { router, outbox, jobs, mails, target, urls, console, pulse, stop, database }
     }
