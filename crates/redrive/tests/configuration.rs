@@ -54,6 +54,14 @@ const WRONG: &[Case] = &[
         "[server]\ntokens = [{ role = \"admin\" }]\n",
         &[(2, "server.tokens[0].name", "missing"), (2, "server.tokens[0].sha256", "missing")],
     ),
+    (
+        "[server]\ntokens = [{ name = \"a\", role = \"admin\", sha256 = \"E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855\" }]\n",
+        &[(2, "server.tokens[0].sha256", "the SHA-256 of an empty token")],
+    ),
+    (
+        "[server]\ntokens = [{ name = \"a\", role = \"viewer\", sha256 = \"abababababababababababababababababababababababababababababababab\" }, { name = \"b\", role = \"admin\", sha256 = \"ABababababababababababababababababababababababababababababababab\" }]\n",
+        &[(2, "server.tokens", "the token of \"b\" under another name")],
+    ),
     ("[outbox.Orders]\n", &[(1, "outbox.Orders", "found the name \"Orders\", expected a-z")]),
     ("[outbox.\"a b\"]\n", &[(1, "outbox.\"a b\"", "found the name \"a b\"")]),
     ("[outbox]\norders = 3\n", &[(2, "outbox.orders", "found a number, expected a table")]),

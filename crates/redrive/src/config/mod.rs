@@ -39,7 +39,7 @@ mod suggestion;
 use std::path::PathBuf;
 
 pub use address::{HttpUrl, SmtpUrl, StoreUrl, WebhookUrl};
-pub use alerts::{AlertsConfig, Channel, EmailChannel};
+pub use alerts::{AlertsConfig, Channel, EmailChannel, WebhookChannel};
 pub use auto_redrive::{AutoRedrive, FailureClass, Letters};
 pub use database::{Backend, DatabaseUrl};
 pub use environment::Environment;

@@ -57,6 +57,9 @@ choice! {
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenHash([u8; 32]);
 
+/// What `sha256sum` prints when the variable with the token was empty.
+const OF_NOTHING: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
 impl TokenHash {
     /// The hash, for a comparison in constant time.
     #[must_use]
@@ -78,7 +81,13 @@ impl Setting for TokenHash {
 
     fn read(node: &Node, _: &Environment) -> Result<Self, Wrong> {
         const EXPECTED: &str = "64 hex digits: the SHA-256 of the token (printf %s \"$TOKEN\" | sha256sum)";
-        from_hex(text(node, EXPECTED)?).map(Self).ok_or_else(|| Wrong::expected(EXPECTED))
+        let written = text(node, EXPECTED)?;
+        if written.eq_ignore_ascii_case(OF_NOTHING) {
+            return Err(Wrong::because(
+                "found the SHA-256 of an empty token, expected that of a token: was $TOKEN set?",
+            ));
+        }
+        from_hex(written).map(Self).ok_or_else(|| Wrong::expected(EXPECTED))
     }
 
     fn is_sensitive(_: &Node) -> bool {
@@ -137,8 +146,18 @@ impl ServerConfig {
     }
 
     fn refuse_equal_tokens(&self, section: &mut Section<'_>) {
-        let mut names = BTreeSet::new();
+        let (mut names, mut hashes) = (BTreeSet::new(), BTreeSet::new());
         for token in &self.tokens {
+            if !hashes.insert(token.sha256.as_bytes()) {
+                section.refuse(
+                    "tokens",
+                    format!(
+                        "found the token of \"{}\" under another name as well, expected a token of its own for each: \
+                         nobody could tell them apart",
+                        token.name.escape_debug()
+                    ),
+                );
+            }
             if !names.insert(&token.name) {
                 section.refuse(
                     "tokens",
