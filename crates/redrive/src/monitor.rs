@@ -2,9 +2,11 @@
 //!
 //! A database that is down at the start is no reason to fail: it is tried again until it comes, and
 //! `/api/v1/ready` says so meanwhile. One that goes away later is noticed at the next look, or by the
-//! workers of its pipeline.
+//! workers of its pipeline. What a look finds is told at once wherever it is shown, so that no two places
+//! say different things of a pipeline.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,13 +27,18 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The pauses between attempts at the start: short enough to be back soon after a database is.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How often readiness becomes a number.
-const SAID_EVERY: Duration = Duration::from_secs(5);
+/// How often it is looked when nobody asks.
+const LOOKED_EVERY: Duration = Duration::from_secs(5);
 
 /// The parts and how far each one is.
 pub(crate) struct Monitor {
     parts: Vec<Watched>,
     ingests: Vec<Arc<Ingest>>,
+    console: Arc<Console>,
+    /// How many looks have begun.
+    looks: AtomicU64,
+    /// The look that was told last, by its number.
+    told: Mutex<u64>,
 }
 
 struct Watched {
@@ -49,18 +56,20 @@ enum Progress {
 }
 
 impl Monitor {
-    /// These parts, and what starts when the part of that name is prepared.
+    /// These parts, what starts when the part of that name is prepared, and who is told how they are.
     pub(crate) fn new(
         parts: Vec<Part>,
         mut launches: HashMap<String, Launch>,
         ingests: Vec<Arc<Ingest>>,
+        console: Arc<Console>,
     ) -> Self {
         let watched = |part: Part| {
             let launch = launches.remove(part.name());
             let progress = Mutex::new(Progress::Waiting("connecting, no answer yet".to_owned()));
             Watched { part, launch, progress }
         };
-        Self { parts: parts.into_iter().map(watched).collect(), ingests }
+        let parts = parts.into_iter().map(watched).collect();
+        Self { parts, ingests, console, looks: AtomicU64::new(0), told: Mutex::new(0) }
     }
 
     /// Prepares and starts every part, each for as long as it takes; ends when all are done or at the stop.
@@ -73,22 +82,17 @@ impl Monitor {
                 let part = &monitor.parts[index];
                 if stop.run_until_cancelled(part.prepare()).await.is_some() {
                     part.start(&running);
+                    stop.run_until_cancelled(monitor.check()).await;
                 }
             });
         }
         while preparing.join_next().await.is_some() {}
     }
 
-    /// Shows readiness as `redrive_ready`, for those who watch numbers, and in the console, for those who look
-    /// at pipelines, until it is told to stop.
-    pub(crate) async fn keep_saying(self: Arc<Self>, console: Arc<Console>, stop: CancellationToken) {
-        while let Some(components) = stop.run_until_cancelled(self.check()).await {
-            let troubled = components.iter().filter(|component| !component.ok);
-            console.note_troubles(troubled.map(|part| (part.name.clone(), part.detail.clone())));
-            for Component { kind, name, ok, .. } in components {
-                gauge!("redrive_ready", "kind" => kind, "name" => name).set(f64::from(u8::from(ok)));
-            }
-            let _ = stop.run_until_cancelled(sleep(SAID_EVERY)).await;
+    /// Looks, and tells what it found, until it is told to stop.
+    pub(crate) async fn keep_looking(self: Arc<Self>, stop: CancellationToken) {
+        while stop.run_until_cancelled(self.check()).await.is_some() {
+            let _ = stop.run_until_cancelled(sleep(LOOKED_EVERY)).await;
         }
     }
 
@@ -96,6 +100,21 @@ impl Monitor {
     pub(crate) async fn close(&self) {
         for watched in &self.parts {
             watched.part.close().await;
+        }
+    }
+
+    /// Shows what a look found as `redrive_ready`, for those who watch numbers, and in the console, for those who
+    /// look at pipelines. A look that was overtaken by a later one knows nothing new.
+    fn tell(&self, look: u64, components: &[Component]) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if look < *told {
+            return;
+        }
+        *told = look;
+        let troubled = components.iter().filter(|component| !component.ok);
+        self.console.note_troubles(troubled.map(|part| (part.name.clone(), part.detail.clone())));
+        for Component { kind, name, ok, .. } in components {
+            gauge!("redrive_ready", "kind" => *kind, "name" => name.clone()).set(f64::from(u8::from(*ok)));
         }
     }
 }
@@ -161,9 +180,11 @@ fn component(ingest: &Ingest) -> Component {
 #[async_trait]
 impl Readiness for Monitor {
     async fn check(&self) -> Vec<Component> {
+        let look = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
         let looks = self.parts.iter().map(Watched::look);
         let mut components = futures_util::future::join_all(looks).await;
         components.extend(self.ingests.iter().map(|ingest| component(ingest)));
+        self.tell(look, &components);
         components
     }
 }

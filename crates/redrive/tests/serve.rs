@@ -221,6 +221,16 @@ fn a_pipeline_starts_by_itself_when_its_database_comes() {
     eventually("and no longer", || trouble().is_null().then_some(()));
 }
 
+/// For some seconds after the start it was shown as one that does not answer, while `/api/v1/ready` said otherwise.
+#[test]
+fn a_pipeline_that_is_ready_is_not_shown_as_troubled() {
+    let folder = folder_with("[outbox.orders]\n[jobs.mails]\n[persist.urls]\n");
+    let server = Server::ready(folder.path());
+    for pipeline in server.get("/api/v1/pipelines").1["pipelines"].as_array().unwrap() {
+        assert_eq!(pipeline["trouble"], Value::Null, "{pipeline}");
+    }
+}
+
 /// `redrive serve 2>&1 | head`, a log collector that restarts.
 #[test]
 fn a_log_that_nobody_reads_any_more_stops_nothing() {

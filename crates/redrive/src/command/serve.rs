@@ -57,8 +57,7 @@ pub(crate) async fn serve_on(
     let preparing = tokio::spawn(monitor.prepare(Arc::clone(&house.running), stop.clone()));
     let series = Series::default();
     house.running.chore(|stop| metrics.clone().keep_up(stop));
-    let console = Arc::clone(&house.console);
-    house.running.chore(|stop| Arc::clone(&house.monitor).keep_saying(console, stop));
+    house.running.chore(|stop| Arc::clone(&house.monitor).keep_looking(stop));
     house.running.chore(|stop| series.clone().keep(metrics.clone(), stop));
     let site = house.site(access(&config.server), metrics, series, stop.clone());
     let served = answer(listener, site, &config.server, &stop);
@@ -110,8 +109,9 @@ impl House {
         for ingest in &plant.ingests {
             running.chore(|stop| Arc::clone(ingest).run(stop));
         }
+        let monitor = Monitor::new(stores.parts, plant.launches, plant.ingests, Arc::clone(&console));
         Ok(Self {
-            monitor: Arc::new(Monitor::new(stores.parts, plant.launches, plant.ingests)),
+            monitor: Arc::new(monitor),
             doors: Arc::new(plant.doors),
             console,
             pulse,
