@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 fn tell(failure: &Failure) -> ExitCode {
     let (code, text) = match failure {
         Failure::Configuration(error @ redrive::config::Error::Wrong(_)) => (2, error.to_string()),
-        Failure::Configuration(error) => (2, format!("error: {:#}", anyhow::Error::msg(chain(error)))),
+        Failure::Configuration(error) => (2, format!("error: {}", chain(error))),
         Failure::Usage(said) => (2, format!("error: {said}")),
         Failure::Refused(said) => (3, format!("error: {said}")),
         Failure::Unavailable(said) => (4, format!("error: {said}")),

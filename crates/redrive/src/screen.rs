@@ -1,7 +1,6 @@
 //! What a person sees: tables that fit the terminal, times and numbers to read, text that does nothing.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::time::Duration;
 
 use comfy_table::{ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -67,24 +66,6 @@ pub(crate) fn ago(at: Timestamp) -> String {
     }
 }
 
-/// `1234567` as `1,234,567`.
-pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// `1 letter`, `2 letters`.
-pub(crate) fn letters(number: u64) -> String {
-    format!("{} {}", count(number), if number == 1 { "letter" } else { "letters" })
-}
-
 /// Twenty-four numbers as a line of bars.
 pub(crate) fn bars(history: &[u64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -122,18 +103,19 @@ impl Progress {
     }
 }
 
-/// How often an operation that goes on is looked at.
-pub(crate) const LOOK: Duration = Duration::from_millis(300);
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_grouped_and_text_is_cut_between_letters() {
-        assert_eq!([count(7), count(1_204), count(1_234_567)], ["7", "1,204", "1,234,567"]);
+    fn text_is_cut_between_letters_and_does_nothing() {
         assert_eq!(short("héllo wörld", 6), "héllo…");
         assert_eq!(short("a\u{1b}[31m", 20), "a\\u{1b}[31m");
+    }
+
+    #[test]
+    fn whatever_is_not_nothing_has_a_bar() {
         assert_eq!(bars(&[0, 1, 7]), " ▂█");
+        assert_eq!(bars(&[0, 0]), "  ");
     }
 }

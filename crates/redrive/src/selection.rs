@@ -1,6 +1,8 @@
 //! Which letters a command is about.
 
 use clap::Args;
+use jiff::Timestamp;
+use redrive_server::duration;
 use serde_json::{Map, Value};
 
 /// Which letters are meant. Every part that is given must hold.
@@ -62,8 +64,46 @@ impl Selection {
         Value::Object(parts.collect::<Map<_, _>>())
     }
 
+    /// As a filter of the letters that it meant at this moment: those that fail later stay out, and an hour ago is
+    /// an hour before then.
+    pub(crate) fn filter_as_of(&self, as_of: Timestamp) -> Value {
+        let until = self.until.as_deref().map_or(as_of, |text| moment(text, as_of).min(as_of));
+        let since = self.since.as_deref().map(|text| moment(text, as_of).to_string());
+        Self { since, until: Some(until.to_string()), ..self.clone() }.filter()
+    }
+
     /// Whether it means every letter.
     pub(crate) fn is_empty(&self) -> bool {
         self.query().is_empty()
+    }
+}
+
+/// A time, or so long before that moment. What is neither has been refused when the letters were counted.
+fn moment(text: &str, now: Timestamp) -> Timestamp {
+    let ago = duration::parse(text).and_then(|ago| now.checked_sub(ago).ok());
+    ago.or_else(|| text.parse().ok()).unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What died while a person was asked went along.
+    #[test]
+    fn what_was_counted_is_what_is_meant_however_long_a_person_thinks() {
+        let as_of: Timestamp = "2026-11-16T14:02:00Z".parse().unwrap();
+        let frozen = |since: Option<&str>, until: Option<&str>| {
+            let (since, until) = (since.map(str::to_owned), until.map(str::to_owned));
+            Selection { since, until, ..Selection::default() }.filter_as_of(as_of)
+        };
+        assert_eq!(frozen(None, None), json!({"until": "2026-11-16T14:02:00Z"}));
+        assert_eq!(
+            frozen(Some("1h"), Some("30m")),
+            json!({"since": "2026-11-16T13:02:00Z", "until": "2026-11-16T13:32:00Z"})
+        );
+        let later = frozen(Some("2026-11-15T00:00:00Z"), Some("2100-01-01T00:00:00Z"));
+        assert_eq!(later, json!({"since": "2026-11-15T00:00:00Z", "until": "2026-11-16T14:02:00Z"}));
     }
 }

@@ -144,6 +144,20 @@ fn exit_codes_mean_something() {
     assert!(help.contains("  3  nothing found") && help.contains("  4  unavailable"), "{help}");
 }
 
+/// With `--json` it was a success.
+#[test]
+fn a_store_that_does_not_answer_fails_the_command_whoever_reads_it() {
+    let folder = folder_with("[jobs.mails]\ndatabase = \"sqlite:nowhere/mails.db\"\n");
+    assert_eq!(redrive(folder.path()).arg("migrate").output().unwrap().status.code(), Some(1));
+    for args in [&["status"][..], &["groups"], &["ls"], &["verify"]] {
+        for more in [&[][..], &["--json"]] {
+            let output = Way::Stores.run(folder.path(), &[args, more].concat());
+            assert_failed(&output, 4, &["mails"]);
+            assert!(!output.stdout.is_empty(), "what is there is shown: {args:?}");
+        }
+    }
+}
+
 #[test]
 fn one_letter_is_sent_back_edited_and_closed() {
     let (folder, server) = with_letters(3);
@@ -177,6 +191,11 @@ fn many_letters_are_sent_back_and_followed_to_the_end() {
         let done =
             way.json(folder, &["retry", "--pipeline", "orders", "--yes", "-m", "mended", "--rate", "1000"]);
         assert_eq!((&done["state"], &done["done"]), (&"finished".into(), &20.into()));
+        // What died while a person was asked went along.
+        assert!(
+            done["subject"].as_str().unwrap().contains("until:"),
+            "what was counted is what is meant: {done}"
+        );
         assert!(way.said(folder, &["ops"]).contains("finished"));
         assert!(way.said(folder, &["ops", &done["id"].to_string()]).contains("note: mended"));
         waiting(&server, 20);
@@ -184,7 +203,8 @@ fn many_letters_are_sent_back_and_followed_to_the_end() {
     let detached = Way::Server(&server).json(folder, &["retry", "--all", "--yes", "--detach"]);
     let followed = Way::Server(&server).said(folder, &["ops", &detached["id"].to_string(), "--follow"]);
     assert!(followed.contains("20 of 20 letters done"), "{followed}");
-    assert_failed(&Way::Stores.run(folder, &["retry", "--all", "--yes", "--detach"]), 2, &["--server"]);
+    // Before anybody is asked.
+    assert_failed(&Way::Stores.run(folder, &["retry", "--all", "--detach"]), 2, &["--server"]);
     waiting(&server, 20);
     let closed = Way::Stores.said(folder, &["resolve", "--all", "--yes"]);
     assert!(closed.contains("20 of 20 letters done"), "{closed}");
@@ -448,6 +468,41 @@ fn an_export_goes_page_by_page_into_a_file_of_ones_own() {
     let mut child = Way::Stores.command(folder, &["export"]).stdout(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     assert!(child.wait().unwrap().success(), "a reader that goes away is no failure");
+}
+
+/// One letter that went back to work between the list and its turn ended the export.
+#[test]
+fn an_export_goes_on_when_a_letter_is_gone() {
+    let letter = |id: &str| {
+        json!({
+            "id": id, "pipeline": "mails", "kind": "jobs", "event_type": "A", "key": "1", "attempts": 1,
+            "failure": {"class": "permanent", "code": null, "kind": "No", "message": "no"}, "status": "open",
+            "failed_at": "2026-11-16T14:02:00Z", "redrive_count": 0, "group": "00c0ffee00c0ffee",
+        })
+    };
+    let list = json!({"letters": [letter("mails:1"), letter("mails:2")], "next": null, "unavailable": []});
+    let mut whole = letter("mails:2");
+    let more = json!({
+        "first_failed_at": "2026-11-16T14:02:00Z", "origin": {"in": "table", "table": "t", "id": 2}, "headers": [],
+        "payload": {"format": "text", "text": "x", "size": 1, "cut": false}, "history": [], "resolution": null,
+        "edits": [],
+    });
+    whole.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    let routes = axum::Router::new()
+        .route("/api/v1/dead-letters", axum::routing::get(|| async { axum::Json(list) }))
+        .route("/api/v1/dead-letters/mails:2", axum::routing::get(|| async { axum::Json(whole) }));
+    runtime.spawn(async move { axum::serve(listener, routes).await });
+    let folder = folder();
+    let mut command = redrive(folder.path());
+    command.args(["export", "--whole"]).env("REDRIVE_SERVER", format!("http://{address}"));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let exported: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(exported["id"], "mails:2");
+    assert!(text(&output.stderr).contains("1 letter not exported"), "{}", text(&output.stderr));
 }
 
 #[test]

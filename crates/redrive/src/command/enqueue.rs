@@ -3,13 +3,14 @@
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
 
 use anyhow::Context as _;
+use redrive_server::number::grouped;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::Failure;
 use crate::args::{To, Work};
 use crate::line::Line;
-use crate::screen::{count, say, say_json};
+use crate::screen::{say, say_json};
 
 /// How many pieces are sent at a time.
 const BATCH: usize = 500;
@@ -37,7 +38,7 @@ pub(crate) async fn run(line: &Line, to: &To, kind: Work, name: &str, one: &One<
     if to.json {
         return Ok(say_json(&json!({"accepted": accepted}))?);
     }
-    Ok(say(&format!("{} accepted", count(accepted)))?)
+    Ok(say(&format!("{} accepted", grouped(accepted)))?)
 }
 
 /// The one piece that the flags describe, if they do.
@@ -45,26 +46,25 @@ fn piece(kind: Work, one: &One<'_>) -> Result<Option<Value>, Failure> {
     if one.event_type.is_none() && one.key.is_none() && one.payload.is_none() {
         return Ok(None);
     }
-    let payload = match one.payload {
-        Some(payload) => payload.to_owned(),
-        None => {
-            let mut text = String::new();
-            std::io::stdin()
-                .lock()
-                .read_to_string(&mut text)
-                .context("standard input cannot be read as text")?;
-            text
-        }
-    };
     match (kind, one.event_type, one.key) {
         (Work::Outbox, Some(event_type), key) => Ok(Some(
-            json!({"event_type": event_type, "aggregate_id": key.unwrap_or_default(), "payload": payload}),
+            json!({"event_type": event_type, "aggregate_id": key.unwrap_or_default(), "payload": payload(one)?}),
         )),
         (Work::Outbox, None, _) => Err(Failure::Usage("an event needs a type: give --type".to_owned())),
-        (Work::Jobs, None, Some(key)) => Ok(Some(json!({"subject": key, "payload": payload}))),
+        (Work::Jobs, None, Some(key)) => Ok(Some(json!({"subject": key, "payload": payload(one)?}))),
         (Work::Jobs, Some(_), _) => Err(Failure::Usage("a job has no type: leave --type out".to_owned())),
         (Work::Jobs, None, None) => Err(Failure::Usage("a job needs a subject: give --key".to_owned())),
     }
+}
+
+/// The payload of the one piece: from its flag, else all of standard input.
+fn payload(one: &One<'_>) -> anyhow::Result<String> {
+    if let Some(payload) = one.payload {
+        return Ok(payload.to_owned());
+    }
+    let mut text = String::new();
+    std::io::stdin().lock().read_to_string(&mut text).context("standard input cannot be read as text")?;
+    Ok(text)
 }
 
 /// One JSON object per line; each batch is accepted whole or not at all.
@@ -85,7 +85,7 @@ async fn from_lines(line: &Line, path: &[&str]) -> Result<u64, Failure> {
             Failure::Usage(format!(
                 "line {} is no JSON: {error}; {} were accepted before it",
                 number + 1,
-                count(accepted)
+                grouped(accepted)
             ))
         })?;
         batch.push(value);
@@ -105,7 +105,7 @@ async fn send(
 ) -> Result<u64, Failure> {
     let sent = std::mem::take(batch);
     let many = sent.len() as u64;
-    let before = |said: String| format!("{said} ({} were accepted before this batch)", count(before));
+    let before = |said: String| format!("{said} ({} were accepted before this batch)", grouped(before));
     let answer: Result<Value, Failure> = line.post(path, &sent).await;
     match answer {
         Ok(_) => Ok(many),

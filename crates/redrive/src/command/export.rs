@@ -9,81 +9,138 @@ use std::time::Duration;
 use anyhow::Context as _;
 use indicatif::ProgressBar;
 use redrive_engine::alerts::escape_json;
+use redrive_server::number::counted;
 use redrive_server::view::{LetterPage, LetterView, PayloadView, SummaryView};
+use serde::Serialize;
 
 use super::Failure;
 use super::csv;
-use super::groups::missing;
 use super::ls::{PAGE, page};
+use super::missing::Missing;
 use crate::args::Format;
 use crate::line::Line;
 use crate::selection::Selection;
+
+/// How letters are written.
+#[derive(Clone, Copy)]
+pub(crate) struct Form {
+    pub(crate) format: Format,
+    pub(crate) extent: Extent,
+}
+
+/// How much of each letter is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// What a list shows.
+    Summary,
+    /// Payload, headers and history, too.
+    Whole,
+}
 
 /// Writes the letters that are meant, a page at a time.
 pub(crate) async fn run(
     line: &Line,
     selection: &Selection,
-    format: Format,
-    whole: bool,
+    form: Form,
     output: Option<&Path>,
 ) -> Result<(), Failure> {
     // Before the file is made: what makes no sense leaves nothing behind.
     let first = page(line, selection, PAGE, None).await?;
-    let mut out = open(output)?;
-    let bar = match output {
-        None if std::io::stdout().is_terminal() => ProgressBar::hidden(),
-        _ => ProgressBar::new_spinner(),
-    };
-    bar.enable_steady_tick(Duration::from_millis(200));
-    let written = pages(line, selection, format, whole, first, &mut out, &bar).await;
-    bar.finish_and_clear();
-    let ended = written?;
-    out.flush().context("the letters cannot be written")?;
-    missing(&ended.unavailable)
+    let mut export =
+        Export { line, form, out: open(output)?, bar: bar(output), missing: Missing::default(), gone: 0 };
+    let written = export.write_all(selection, first).await;
+    export.bar.finish_and_clear();
+    written?;
+    export.end()
 }
 
-async fn pages(
-    line: &Line,
-    selection: &Selection,
-    format: Format,
-    whole: bool,
-    first: LetterPage,
-    out: &mut Box<dyn Write>,
-    bar: &ProgressBar,
-) -> Result<LetterPage, Failure> {
-    if format == Format::Csv {
-        let payload = if whole { ",payload_format,payload" } else { "" };
-        put(out, &format!("{}{payload}", csv::HEADER), format)?;
-    }
-    let mut now = first;
-    loop {
-        for letter in &now.letters {
-            put(out, &text(line, letter, format, whole).await?, format)?;
-            bar.inc(1);
+/// An export on its way.
+struct Export<'a> {
+    line: &'a Line,
+    form: Form,
+    out: Box<dyn Write>,
+    bar: ProgressBar,
+    missing: Missing,
+    /// Letters that were listed and are none any more: work goes on meanwhile.
+    gone: u64,
+}
+
+impl Export<'_> {
+    async fn write_all(&mut self, selection: &Selection, first: LetterPage) -> Result<(), Failure> {
+        if self.form.format == Format::Csv {
+            self.put(&header(self.form.extent))?;
         }
-        bar.set_message(format!("{} letters", bar.position()));
-        let Some(next) = now.next.take() else { return Ok(now) };
-        now = page(line, selection, PAGE, Some(next)).await?;
+        let mut now = first;
+        loop {
+            for letter in &now.letters {
+                self.write(letter).await?;
+                self.bar.inc(1);
+            }
+            self.bar.set_message(format!("{} letters", self.bar.position()));
+            self.missing.add(now.unavailable);
+            let Some(next) = now.next else { return Ok(()) };
+            now = page(self.line, selection, PAGE, Some(next)).await?;
+        }
+    }
+
+    async fn write(&mut self, letter: &SummaryView) -> Result<(), Failure> {
+        if self.form.extent == Extent::Summary {
+            return Ok(self.put(&summary(letter, self.form.format)?)?);
+        }
+        match whole(self.line, &letter.id).await? {
+            Some(letter) => self.put(&text(&letter, self.form.format)?)?,
+            None => self.gone += 1,
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, text: &str) -> anyhow::Result<()> {
+        let end = match self.form.format {
+            Format::Csv => "\r\n",
+            Format::Jsonl => "\n",
+        };
+        self.out.write_all(text.as_bytes())?;
+        self.out.write_all(end.as_bytes())?;
+        Ok(())
+    }
+
+    fn end(mut self) -> Result<(), Failure> {
+        self.out.flush().context("the letters cannot be written")?;
+        if self.gone > 0 {
+            let gone = counted(self.gone, "letter");
+            eprintln!("note: {gone} not exported: sent back to work or purged since the list was made");
+        }
+        self.missing.report()
     }
 }
 
-async fn text(line: &Line, letter: &SummaryView, format: Format, whole: bool) -> Result<String, Failure> {
-    let json = |text: serde_json::Result<String>| -> Result<String, Failure> {
-        Ok(escape_json(&text.context("a letter cannot be written as JSON")?))
-    };
-    if !whole {
-        return match format {
-            Format::Csv => Ok(csv::row(letter)),
-            Format::Jsonl => json(serde_json::to_string(letter)),
-        };
-    }
-    let mut letter: LetterView = line.get(&["dead-letters", &letter.id], &[]).await?;
+/// A letter with all of its payload; nothing when it is no letter any more.
+async fn whole(line: &Line, id: &str) -> Result<Option<LetterView>, Failure> {
+    let Some(mut letter) = line.find::<LetterView>(&["dead-letters", id]).await? else { return Ok(None) };
     if letter.payload.cut {
-        let payload = line.get_bytes(&["dead-letters", &letter.summary.id, "payload"]).await?;
+        let payload = line.get_bytes(&["dead-letters", id, "payload"]).await?;
         letter.payload = PayloadView::whole(&payload);
     }
+    Ok(Some(letter))
+}
+
+fn header(extent: Extent) -> String {
+    match extent {
+        Extent::Summary => csv::HEADER.to_owned(),
+        Extent::Whole => format!("{},payload_format,payload", csv::HEADER),
+    }
+}
+
+fn summary(letter: &SummaryView, format: Format) -> anyhow::Result<String> {
     match format {
-        Format::Jsonl => json(serde_json::to_string(&letter)),
+        Format::Csv => Ok(csv::row(letter)),
+        Format::Jsonl => json(letter),
+    }
+}
+
+fn text(letter: &LetterView, format: Format) -> anyhow::Result<String> {
+    match format {
+        Format::Jsonl => json(letter),
         Format::Csv => {
             let format = serde_json::to_string(&letter.payload.format).context("invariant: a word")?;
             let payload = csv::cell(&letter.payload.text);
@@ -92,14 +149,9 @@ async fn text(line: &Line, letter: &SummaryView, format: Format, whole: bool) ->
     }
 }
 
-fn put(out: &mut Box<dyn Write>, text: &str, format: Format) -> anyhow::Result<()> {
-    let end = match format {
-        Format::Csv => "\r\n",
-        Format::Jsonl => "\n",
-    };
-    out.write_all(text.as_bytes())?;
-    out.write_all(end.as_bytes())?;
-    Ok(())
+fn json(letter: &impl Serialize) -> anyhow::Result<String> {
+    let text = serde_json::to_string(letter).context("a letter cannot be written as JSON")?;
+    Ok(escape_json(&text))
 }
 
 /// A file for this user only: it holds what producers wrote.
@@ -107,4 +159,14 @@ fn open(output: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
     let Some(path) = output else { return Ok(Box::new(BufWriter::new(std::io::stdout()))) };
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
     Ok(Box::new(BufWriter::new(file.with_context(|| format!("{} cannot be written", path.display()))?)))
+}
+
+/// Where letters go to the terminal, they are the progress.
+fn bar(output: Option<&Path>) -> ProgressBar {
+    if output.is_none() && std::io::stdout().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner();
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
 }

@@ -1,11 +1,13 @@
 //! `redrive groups`: letters that failed for the same reason.
 
-use redrive_server::view::{GroupView, GroupsPage, Unanswered};
+use redrive_server::number::grouped;
+use redrive_server::view::{GroupView, GroupsPage};
 
 use super::Failure;
+use super::missing::Missing;
 use crate::args::To;
 use crate::line::Line;
-use crate::screen::{ago, bars, count, plain, say, say_json, say_table, short};
+use crate::screen::{ago, bars, plain, say, say_json, say_table, short};
 
 /// Prints the groups, the largest first.
 pub(crate) async fn run(line: &Line, to: &To, pipeline: Option<&str>, limit: u32) -> Result<(), Failure> {
@@ -20,24 +22,13 @@ pub(crate) async fn run(line: &Line, to: &To, pipeline: Option<&str>, limit: u32
         let rows = found.groups.iter().map(row).collect();
         say_table(&["GROUP", "WAITING", "LAST", "24 HOURS", "PIPELINE", "TYPE", "CODE", "FAILURE"], rows)?;
     }
-    missing(&found.unavailable)
-}
-
-/// What is missing because a store did not answer is no success.
-pub(crate) fn missing(unavailable: &[Unanswered]) -> Result<(), Failure> {
-    let Some(first) = unavailable.first() else { return Ok(()) };
-    let names: Vec<String> = unavailable.iter().map(|one| plain(&one.pipeline)).collect();
-    Err(Failure::Unavailable(format!(
-        "the letters of {} are missing: {}; are its tables there (redrive migrate), and does its database run?",
-        names.join(", "),
-        plain(&first.reason)
-    )))
+    Missing::from(found.unavailable).report()
 }
 
 fn row(group: &GroupView) -> Vec<String> {
     vec![
         plain(&group.fingerprint),
-        count(group.count),
+        grouped(group.count),
         ago(group.last_seen),
         bars(&group.history),
         plain(&group.pipeline),

@@ -3,7 +3,7 @@
 use redrive_server::view::{LetterPage, SummaryView};
 
 use super::Failure;
-use super::groups::missing;
+use super::missing::Missing;
 use crate::args::To;
 use crate::line::Line;
 use crate::screen::{ago, plain, say, say_json, say_table, short};
@@ -14,14 +14,7 @@ pub(super) const PAGE: u32 = 500;
 
 /// Prints letters.
 pub(crate) async fn run(line: &Line, to: &To, selection: &Selection, limit: u32) -> Result<(), Failure> {
-    let mut page = page(line, selection, limit.min(PAGE), None).await?;
-    while page.letters.len() < limit as usize {
-        let Some(next) = page.next.take() else { break };
-        let left = limit - u32::try_from(page.letters.len()).unwrap_or(limit);
-        let more = self::page(line, selection, left.min(PAGE), Some(next)).await?;
-        page.letters.extend(more.letters);
-        page.next = more.next;
-    }
+    let page = letters(line, selection, limit).await?;
     if to.json {
         say_json(&page)?;
     } else if page.letters.is_empty() {
@@ -38,7 +31,23 @@ pub(crate) async fn run(line: &Line, to: &To, selection: &Selection, limit: u32)
             ))?;
         }
     }
-    missing(&page.unavailable)
+    Missing::from(page.unavailable).report()
+}
+
+/// So many of the letters that are meant, as one page, with what any part of it lacks.
+async fn letters(line: &Line, selection: &Selection, limit: u32) -> Result<LetterPage, Failure> {
+    let mut all = page(line, selection, limit.min(PAGE), None).await?;
+    while all.letters.len() < limit as usize {
+        let Some(next) = all.next.take() else { break };
+        let left = limit - u32::try_from(all.letters.len()).unwrap_or(limit);
+        let more = page(line, selection, left.min(PAGE), Some(next)).await?;
+        all.letters.extend(more.letters);
+        all.unavailable.extend(more.unavailable);
+        all.next = more.next;
+    }
+    all.unavailable.sort_by(|one, other| one.pipeline.cmp(&other.pipeline));
+    all.unavailable.dedup_by(|one, other| one.pipeline == other.pipeline);
+    Ok(all)
 }
 
 /// One page of the letters that are meant.

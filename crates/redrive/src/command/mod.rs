@@ -6,8 +6,11 @@ mod csv;
 mod enqueue;
 mod export;
 mod groups;
+mod letter;
 mod ls;
 mod migrate;
+mod missing;
+mod operation;
 mod ops;
 mod resolve;
 mod retry;
@@ -25,7 +28,7 @@ use anyhow::Context as _;
 use redrive::config::{Config, Environment, Source};
 
 use crate::args::{Args, Command, To};
-use crate::demo::{self, Scale};
+use crate::demo::{self, Ending, Scale};
 use crate::line::Line;
 
 /// Why a command failed, by exit code.
@@ -65,7 +68,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         Command::Demo { fast, keep } => {
             let scale = if *fast { Scale::FAST } else { Scale::FULL };
-            Ok(runtime()?.block_on(demo::run(scale, *keep))?)
+            let ending = if *keep { Ending::StayOpen } else { Ending::Close };
+            Ok(runtime()?.block_on(demo::run(scale, ending))?)
         }
         Command::Migrate => Ok(migrate::run(&configuration(args)?.1)?),
         Command::Serve => {
@@ -93,7 +97,10 @@ async fn over_a_line(args: &Args, command: &Command) -> Result<(), Failure> {
             retry::run(&line(to)?, to, which, &how).await
         }
         Command::Resolve { to, which } => resolve::run(&line(to)?, to, which).await,
-        Command::Ops { to, id, turn, follow } => ops::run(&line(to)?, to, *id, *turn, *follow).await,
+        Command::Ops { to, id, turn, follow } => {
+            let stay = if *follow { ops::Stay::ToTheEnd } else { ops::Stay::No };
+            ops::run(&line(to)?, to, *id, *turn, stay).await
+        }
         Command::Tail { to, selection, last } => tail::run(&line(to)?, to, selection, *last).await,
         Command::Enqueue { to, kind, name, event_type, key, payload } => {
             let one = enqueue::One {
@@ -104,7 +111,9 @@ async fn over_a_line(args: &Args, command: &Command) -> Result<(), Failure> {
             enqueue::run(&line(to)?, to, *kind, name, &one).await
         }
         Command::Export { to, selection, format, whole, output } => {
-            export::run(&line(to)?, selection, *format, *whole, output.as_deref()).await
+            let extent = if *whole { export::Extent::Whole } else { export::Extent::Summary };
+            let form = export::Form { format: *format, extent };
+            export::run(&line(to)?, selection, form, output.as_deref()).await
         }
         Command::Check { .. }
         | Command::Demo { .. }

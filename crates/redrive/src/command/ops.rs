@@ -1,13 +1,23 @@
 //! `redrive ops`: operations on many letters.
 
+use redrive_server::number::grouped;
 use redrive_server::view::{OperationPage, OperationView};
 use serde_json::json;
 
 use super::Failure;
-use super::retry::{follow, line_of, report};
+use super::operation::{line_of, report, see_through};
 use crate::args::{To, Turn};
 use crate::line::Line;
-use crate::screen::{ago, count, plain, say, say_json, say_table, short};
+use crate::screen::{ago, plain, say, say_json, say_table, short};
+
+/// Whether to stay with an operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stay {
+    /// Until it rests.
+    ToTheEnd,
+    /// For one look.
+    No,
+}
 
 /// Lists operations, or shows and turns one.
 pub(crate) async fn run(
@@ -15,7 +25,7 @@ pub(crate) async fn run(
     to: &To,
     id: Option<i64>,
     turn: Option<Turn>,
-    stay: bool,
+    stay: Stay,
 ) -> Result<(), Failure> {
     let Some(id) = id else { return list(line, to).await };
     let number = id.to_string();
@@ -31,13 +41,8 @@ pub(crate) async fn run(
         }
     };
     // Without a server nobody else would go on with it.
-    if stay || (turn == Some(Turn::Resume) && !line.is_remote()) {
-        let at_work = line.work();
-        let ended = follow(line, id).await;
-        if let Some(at_work) = at_work {
-            at_work.end().await;
-        }
-        return report(to, &ended?);
+    if stay == Stay::ToTheEnd || (turn == Some(Turn::Resume) && !line.is_remote()) {
+        return report(to, &see_through(line, id).await?);
     }
     show(to, &operation)
 }
@@ -62,10 +67,10 @@ fn row(operation: &OperationView) -> Vec<String> {
         operation.id.to_string(),
         plain(&operation.action),
         operation.state.to_string(),
-        count(operation.done),
-        count(operation.total),
-        count(operation.refused),
-        count(operation.failed),
+        grouped(operation.done),
+        grouped(operation.total),
+        grouped(operation.refused),
+        grouped(operation.failed),
         ago(operation.created_at),
         short(&operation.operator, 20),
         short(&operation.subject, 60),

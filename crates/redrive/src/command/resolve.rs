@@ -1,17 +1,19 @@
 //! `redrive resolve`: letters that nobody needs to do anything about.
 
+use redrive_engine::console::Action;
 use redrive_server::view::Done;
 use serde_json::json;
 
 use super::Failure;
-use super::retry::{key, many, only_one, told, wanted};
+use super::letter::{only_one, told};
+use super::operation::{key, many, wanted};
 use crate::args::{To, Which};
 use crate::line::Line;
 
 /// Closes letters.
 pub(crate) async fn run(line: &Line, to: &To, which: &Which) -> Result<(), Failure> {
     let Some(id) = &which.id else {
-        return many(line, to, which, "resolutions", "resolve", wanted(which)?).await;
+        return many(line, to, which, Action::Resolve, wanted(which)?).await;
     };
     only_one(which)?;
     let body = json!({"note": which.note});

@@ -1,6 +1,7 @@
 //! `redrive show`: one letter, whole.
 
 use redrive_engine::alerts::escape_lines;
+use redrive_server::number::counted;
 use redrive_server::view::{FailureView, LetterView, OriginView, PayloadFormat, PayloadView};
 
 use super::Failure;
@@ -31,7 +32,7 @@ fn text(letter: &LetterView) -> String {
             ago(summary.failed_at),
             letter.first_failed_at
         ),
-        format!("attempts  {}, redriven {} times", summary.attempts, summary.redrive_count),
+        format!("attempts  {}, redriven {}", summary.attempts, counted(summary.redrive_count.into(), "time")),
         format!("failure   {}", failure(&summary.failure)),
     ];
     if let Some(resolution) = &letter.resolution {

@@ -1,18 +1,29 @@
 //! `redrive status`: every pipeline and how it is.
 
+use redrive_server::number::grouped;
 use redrive_server::view::{OperationPage, PipelineView, PipelinesView};
 
 use super::Failure;
 use crate::args::To;
 use crate::line::Line;
-use crate::screen::{ago, count, plain, say, say_json, say_table, short};
+use crate::screen::{ago, plain, say, say_json, say_table, short};
 
 /// Prints every pipeline, and the operations that are not over.
 pub(crate) async fn run(line: &Line, to: &To) -> Result<(), Failure> {
     let found: PipelinesView = line.get(&["pipelines"], &[]).await?;
     if to.json {
-        return Ok(say_json(&found)?);
+        say_json(&found)?;
+    } else {
+        table(line, &found).await?;
     }
+    if let Some(troubled) = found.pipelines.iter().find(|pipeline| pipeline.letters.is_none()) {
+        let said = troubled.trouble.as_deref().unwrap_or("its store does not answer");
+        return Err(Failure::Unavailable(format!("{}: {}", plain(&troubled.name), plain(said))));
+    }
+    Ok(())
+}
+
+async fn table(line: &Line, found: &PipelinesView) -> Result<(), Failure> {
     let rows = found.pipelines.iter().map(row).collect();
     say_table(
         &["PIPELINE", "KIND", "STATE", "WAITING", "RETRYING", "BACKLOG", "RUNG", "DONE/S", "OLDEST"],
@@ -25,13 +36,9 @@ pub(crate) async fn run(line: &Line, to: &To) -> Result<(), Failure> {
             operation.id,
             plain(&operation.action),
             operation.state,
-            count(operation.done),
-            count(operation.total)
+            grouped(operation.done),
+            grouped(operation.total)
         ))?;
-    }
-    if let Some(troubled) = found.pipelines.iter().find(|pipeline| pipeline.letters.is_none()) {
-        let said = troubled.trouble.as_deref().unwrap_or("its store does not answer");
-        return Err(Failure::Unavailable(format!("{}: {}", plain(&troubled.name), plain(said))));
     }
     Ok(())
 }
@@ -49,9 +56,9 @@ fn row(pipeline: &PipelineView) -> Vec<String> {
         plain(&pipeline.name),
         pipeline.kind.to_string(),
         state,
-        letters.map_or_else(unknown, |letters| count(letters.waiting)),
-        letters.map_or_else(unknown, |letters| count(letters.retrying)),
-        pipeline.backlog.map_or_else(unknown, count),
+        letters.map_or_else(unknown, |letters| grouped(letters.waiting)),
+        letters.map_or_else(unknown, |letters| grouped(letters.retrying)),
+        pipeline.backlog.map_or_else(unknown, grouped),
         pipeline.rung.map_or_else(unknown, |rung| rung.to_string()),
         pipeline.rates.map_or_else(unknown, |rates| format!("{:.1}", rates.delivered)),
         letters.and_then(|letters| letters.oldest_waiting).map_or_else(unknown, ago),

@@ -6,7 +6,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-use redrive_server::view::SummaryView;
+use redrive_server::view::{SummaryView, Unanswered};
 
 use super::Failure;
 use super::ls::{PAGE, page};
@@ -26,6 +26,7 @@ pub(crate) async fn run(line: &Line, to: &To, selection: &Selection, last: u32) 
     let mut told = Told::default();
     // More than is shown is remembered: several may have died at the same moment.
     let first = page(line, selection, PAGE, None).await?;
+    told.note_missing(&first.unavailable);
     for (at, letter) in first.letters.iter().enumerate().rev() {
         told.is_new(letter);
         if at < last as usize {
@@ -86,6 +87,7 @@ async fn news(
     let mut cursor = None;
     for _ in 0..PAGES {
         let found = page(line, selection, PAGE, cursor).await?;
+        told.note_missing(&found.unavailable);
         let all = found.letters.len();
         let recent =
             found.letters.into_iter().filter(|letter| begun.is_none_or(|begun| letter.failed_at >= begun));
@@ -121,6 +123,8 @@ fn print(to: &To, letter: &SummaryView) -> anyhow::Result<()> {
 struct Told {
     known: HashSet<(String, jiff::Timestamp)>,
     order: VecDeque<(String, jiff::Timestamp)>,
+    /// The pipelines whose letters are missing now.
+    missing: HashSet<String>,
 }
 
 impl Told {
@@ -137,5 +141,15 @@ impl Told {
             self.known.remove(&oldest);
         }
         true
+    }
+
+    /// Says once of each pipeline that its letters are missing, as long as they are.
+    fn note_missing(&mut self, unavailable: &[Unanswered]) {
+        self.missing.retain(|name| unavailable.iter().any(|one| one.pipeline == *name));
+        for one in unavailable {
+            if self.missing.insert(one.pipeline.clone()) {
+                eprintln!("the letters of {} are missing: {}", plain(&one.pipeline), plain(&one.reason));
+            }
+        }
     }
 }

@@ -1,20 +1,24 @@
 //! `redrive verify`: everything that was accepted is somewhere.
 
-use redrive_server::view::{BookView, BooksView};
+use redrive_server::number::grouped;
+use redrive_server::view::{BookView, BooksView, KindName};
 
 use super::Failure;
 use crate::args::To;
 use crate::line::Line;
-use crate::screen::{count, plain, say, say_json, say_table};
+use crate::screen::{plain, say, say_json, say_table};
 
 /// What balanced books prove, by kind: as docs/guarantees.md has it.
-const PROVED: [(&str, &str); 6] = [
-    ("outbox", "each number that was accepted and is known is in one place, through every redrive"),
-    ("jobs", "every row of the table has a known state"),
-    ("persist", "every failed event has a known state; what was saved at once is in your table"),
-    ("ingest", "every event since the start of the server is stored, on disk, in memory, expired or dropped"),
-    ("kafka", "every letter has a known state; records that never died are in your table"),
-    ("intake", "every letter has a known state"),
+const PROVED: [(KindName, &str); 6] = [
+    (KindName::Outbox, "each number that was accepted and is known is in one place, through every redrive"),
+    (KindName::Jobs, "every row of the table has a known state"),
+    (KindName::Persist, "every failed event has a known state; what was saved at once is in your table"),
+    (
+        KindName::Ingest,
+        "every event since the start of the server is stored, on disk, in memory, expired or dropped",
+    ),
+    (KindName::Kafka, "every letter has a known state; records that never died are in your table"),
+    (KindName::Intake, "every letter has a known state"),
 ];
 
 /// Prints the books, and fails when something is missing.
@@ -55,7 +59,7 @@ pub(crate) async fn run(line: &Line, to: &To) -> Result<(), Failure> {
     if !to.json {
         say("the books balance; what is counted against what:")?;
         for (kind, proved) in PROVED {
-            if books.pipelines.iter().any(|book| book.kind.to_string() == kind) {
+            if books.pipelines.iter().any(|book| book.kind == kind) {
                 say(&format!("  {kind}: {proved}"))?;
             }
         }
@@ -77,7 +81,7 @@ fn row(book: &BookView) -> Vec<String> {
                 balance.expired,
                 balance.dropped,
             ]
-            .map(count),
+            .map(grouped),
         ),
         None => row.extend(std::iter::repeat_n("-".to_owned(), 8)),
     }

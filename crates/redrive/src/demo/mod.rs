@@ -13,7 +13,9 @@ mod town;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use redrive_server::view::{BalanceView, BooksView, GroupView, GroupsPage, OperationView};
+use redrive_server::view::{
+    BalanceView, BooksView, GroupView, GroupsPage, OperationStateName, OperationView,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -40,26 +42,35 @@ impl Scale {
         Self { orders: 300, euros: 40, articles: 40, urls: 200, clicks: 400, decisions: 300 };
 }
 
+/// What happens when the story is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Everything is put away.
+    Close,
+    /// It stays open, with new faults to play with, until Ctrl-C.
+    StayOpen,
+}
+
 /// Every twentieth article, address and decision is one that cannot be dealt with.
 const ODD_EVERY: u64 = 20;
 /// Long enough for anything here; a demo that waits in vain says so.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Tells the whole story; then, if it is to be kept, waits for Ctrl-C.
-pub(crate) async fn run(scale: Scale, keep: bool) -> anyhow::Result<()> {
+/// Tells the whole story.
+pub(crate) async fn run(scale: Scale, ending: Ending) -> anyhow::Result<()> {
     // From the start: whoever ends it early leaves nothing behind either.
     let stop = CancellationToken::new();
     cancel_on_signal(stop.clone()).context("signals cannot be watched")?;
     let stage = Stage::set().await?;
-    let told = stop.run_until_cancelled(story(&stage, scale, keep, &stop)).await;
+    let told = stop.run_until_cancelled(story(&stage, scale, ending, &stop)).await;
     let ended = stage.curtain().await;
     told.unwrap_or(Ok(())).and(ended)
 }
 
-async fn story(stage: &Stage, scale: Scale, keep: bool, stop: &CancellationToken) -> anyhow::Result<()> {
+async fn story(stage: &Stage, scale: Scale, ending: Ending, stop: &CancellationToken) -> anyhow::Result<()> {
     let mut show = Show::new();
     until("redrive is ready", async || Ok(stage.is_ready().await)).await?;
-    show.opening(stage.folder(), &stage.address, stage.has_kafka());
+    show.opening(stage);
     healthy(&mut show, stage, scale).await?;
     let groups = faults(&mut show, stage, scale).await?;
     let operation = too_early(&mut show, stage, &groups).await?;
@@ -70,11 +81,13 @@ async fn story(stage: &Stage, scale: Scale, keep: bool, stop: &CancellationToken
     let balanced = books.pipelines.iter().all(|book| book.gap == Some(0));
     ensure!(balanced, "the books do not balance: this is a defect, please report it");
     ensure!(is_idle(&books), "not everything is delivered: this is a defect, please report it");
-    if keep {
-        return play(&show, stage, scale, stop).await;
+    match ending {
+        Ending::StayOpen => play(&show, stage, scale, stop).await,
+        Ending::Close => {
+            show.closing();
+            Ok(())
+        }
     }
-    show.closing(None);
-    Ok(())
 }
 
 async fn healthy(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<()> {
@@ -164,7 +177,7 @@ async fn too_early(show: &mut Show, stage: &Stage, groups: &[GroupView]) -> anyh
     let request =
         json!({"filter": {"group": group.fingerprint}, "canary": true, "note": "is the bank back?"});
     let operation: OperationView = read(stage.post("/redrives", &request).await?)?;
-    let stopped = follow(show, stage, operation.id, "redriven", "stopped").await?;
+    let stopped = follow(show, stage, operation.id, "redriven", OperationStateName::Stopped).await?;
     show.stopped(&stopped.reason);
     ensure!(stopped.done == 1, "a ramp that stops itself has tried one letter, this one {}", stopped.done);
     Ok(operation.id)
@@ -176,10 +189,10 @@ async fn mended(show: &mut Show, stage: &Stage, operation: i64) -> anyhow::Resul
     mend(stage).await?;
     stage.find_bucket()?;
     stage.post(&format!("/redrives/{operation}/resume"), &Value::Null).await?;
-    follow(show, stage, operation, "orders redriven", "finished").await?;
+    follow(show, stage, operation, "orders redriven", OperationStateName::Finished).await?;
     let everything = json!({"all": true, "rate": 2_000, "note": "everything is mended"});
     let rest: OperationView = read(stage.post("/redrives", &everything).await?)?;
-    follow(show, stage, rest.id, "the rest redriven", "finished").await?;
+    follow(show, stage, rest.id, "the rest redriven", OperationStateName::Finished).await?;
     until("every letter is delivered", async || {
         Ok(waiting(stage).await? == 0 && is_idle(&books(stage).await?))
     })
@@ -223,7 +236,7 @@ async fn play(show: &Show, stage: &Stage, scale: Scale, stop: &CancellationToken
     stage.publish_articles(scale.articles, ODD_EVERY).await?;
     stage.shorten_urls(3, scale.urls, ODD_EVERY).await?;
     stage.decide(3, scale.decisions, ODD_EVERY).await?;
-    show.closing(Some((&stage.address, &stage.services)));
+    show.staying_open(stage);
     while stop.run_until_cancelled(town.mend.notified()).await.is_some() {
         mend(stage).await?;
         show.note("mended: what is redriven now is delivered");
@@ -244,7 +257,7 @@ async fn follow(
     stage: &Stage,
     id: i64,
     label: &str,
-    state: &str,
+    state: OperationStateName,
 ) -> anyhow::Result<OperationView> {
     let mut bar = None;
     let mut now: OperationView = read(stage.get(&format!("/redrives/{id}")).await?)?;
@@ -253,11 +266,11 @@ async fn follow(
         if now.total > 0 {
             bar.get_or_insert_with(|| show.bar(label, now.total)).at(now.done + now.refused);
         }
-        Ok(now.state.to_string() == state)
+        Ok(now.state == state)
     })
     .await?;
     match bar {
-        Some(bar) if state == "finished" => show.full(bar),
+        Some(bar) if state == OperationStateName::Finished => show.full(bar),
         Some(bar) => bar.clear(),
         None => {}
     }

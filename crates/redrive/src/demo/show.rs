@@ -1,15 +1,16 @@
 //! What the audience sees: acts, progress, alerts, groups, books. Plain lines when not on a terminal.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::path::Path;
 use std::time::Instant;
 
 use anstyle::{AnsiColor, Style};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use redrive_server::view::{BooksView, GroupView};
+use redrive_server::number::grouped;
+use redrive_server::view::{BooksView, GroupView, KindName};
 
+use super::stage::Stage;
 use super::town::Page;
-use crate::screen::{count, plain, short};
+use crate::screen::{plain, short};
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -39,10 +40,14 @@ impl Show {
         Self { act: 0, live, bars }
     }
 
-    pub(super) fn opening(&self, folder: &Path, address: &str, kafka: bool) {
-        let pipelines = if kafka { "five pipelines" } else { "four pipelines (this build has no Kafka)" };
-        self.say(&format!("{BOLD}redrive demo{BOLD:#}: {pipelines}, embedded, in {}", folder.display()));
-        self.say(&format!("   look at it meanwhile: {BOLD}{address}{BOLD:#}"));
+    pub(super) fn opening(&self, stage: &Stage) {
+        let pipelines =
+            if stage.has_kafka() { "five pipelines" } else { "four pipelines (this build has no Kafka)" };
+        self.say(&format!(
+            "{BOLD}redrive demo{BOLD:#}: {pipelines}, embedded, in {}",
+            stage.folder().display()
+        ));
+        self.say(&format!("   look at it meanwhile: {BOLD}{}{BOLD:#}", stage.address));
     }
 
     pub(super) fn act(&mut self, title: &str, what: &str) {
@@ -72,7 +77,7 @@ impl Show {
         bar.finish_and_clear();
         self.bars.remove(&bar);
         let took = begun.elapsed().as_secs_f64();
-        self.say(&format!("   {GOOD}✔{GOOD:#} {label:<32} {:>6} {DIM}{took:.1} s{DIM:#}", count(total)));
+        self.say(&format!("   {GOOD}✔{GOOD:#} {label:<32} {:>6} {DIM}{took:.1} s{DIM:#}", grouped(total)));
     }
 
     pub(super) fn pager(&self, pages: &[Page]) {
@@ -92,7 +97,7 @@ impl Show {
             let failure = short(&group.failure.message, 70);
             self.say(&format!(
                 "   {:>6} × {:<10} {:<16} {failure}",
-                count(group.count),
+                grouped(group.count),
                 plain(&group.pipeline),
                 plain(&group.event_type)
             ));
@@ -112,7 +117,7 @@ impl Show {
         for book in &books.pipelines {
             let Some(line) = &book.balance else { continue };
             // What never failed is in the applications' own tables.
-            let letters = matches!(book.kind.to_string().as_str(), "kafka" | "persist" | "intake");
+            let letters = matches!(book.kind, KindName::Kafka | KindName::Persist | KindName::Intake);
             let note = if letters { " (its letters)" } else { "" };
             let verdict = match book.gap.unwrap_or_default() {
                 0 => format!("{GOOD}balanced{GOOD:#}"),
@@ -130,21 +135,8 @@ impl Show {
         }
     }
 
-    pub(super) fn closing(&self, addresses: Option<(&str, &str)>) {
+    pub(super) fn closing(&self) {
         self.say("");
-        if let Some((address, services)) = addresses {
-            self.say(&format!("{BOLD}It stays open{BOLD:#} at {BOLD}{address}{BOLD:#} until Ctrl-C, with new dead letters to play with. From another terminal:"));
-            self.say(&format!("   redrive groups --server {address}"));
-            self.say(&format!("   redrive retry --server {address} --pipeline orders --canary --yes    stops itself: the bank still refuses euros"));
-            self.say(&format!("   curl -X POST {services}/mend                 mends every fault; then the same again succeeds"));
-            self.say(&format!(
-                "   curl {address}/api/v1/dead-letters -H 'content-type: application/json' \\"
-            ));
-            self.say(
-                "        -d '{\"event_type\":\"Mine\",\"key\":\"1\",\"payload\":{\"a\":1},\"error\":{\"message\":\"it broke\"}}'",
-            );
-            return;
-        }
         self.say(&format!(
             "{BOLD}Next{BOLD:#}   redrive demo --keep      the same, and it stays open for you to play with"
         ));
@@ -152,7 +144,22 @@ impl Show {
         self.say("       redrive.example.toml     points an outbox at your own table, a pipeline at your own topic");
     }
 
-    pub(super) fn say(&self, text: &str) {
+    pub(super) fn staying_open(&self, stage: &Stage) {
+        let Stage { address, services, .. } = stage;
+        self.say("");
+        self.say(&format!("{BOLD}It stays open{BOLD:#} at {BOLD}{address}{BOLD:#} until Ctrl-C, with new dead letters to play with. From another terminal:"));
+        self.say(&format!("   redrive groups --server {address}"));
+        self.say(&format!("   redrive retry --server {address} --pipeline orders --canary --yes    stops itself: the bank still refuses euros"));
+        self.say(&format!(
+            "   curl -X POST {services}/mend                 mends every fault; then the same again succeeds"
+        ));
+        self.say(&format!("   curl {address}/api/v1/dead-letters -H 'content-type: application/json' \\"));
+        self.say(
+            "        -d '{\"event_type\":\"Mine\",\"key\":\"1\",\"payload\":{\"a\":1},\"error\":{\"message\":\"it broke\"}}'",
+        );
+    }
+
+    fn say(&self, text: &str) {
         // Nobody is left to tell when standard output is closed.
         if self.live {
             let _ = self.bars.println(text);

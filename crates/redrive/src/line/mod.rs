@@ -31,6 +31,7 @@ use crate::wire::Inside;
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 const CONNECTING: Duration = Duration::from_secs(5);
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// The line to a console.
 pub(crate) enum Line {
@@ -43,24 +44,13 @@ pub(crate) enum Line {
 impl Line {
     /// The line that the arguments ask for. Call it within a runtime.
     pub(crate) fn open(to: &To, config: impl FnOnce() -> Result<Config, Failure>) -> Result<Self, Failure> {
-        let Some(server) = to.server() else {
-            let config = config()?;
-            if config.server.database.backend() == Backend::Sqlite && !config.server.data_dir.exists() {
-                return Err(Failure::Refused(format!(
-                    "there is nothing in {} yet: run `redrive serve` or `redrive migrate` here first, or name a server \
-                     with --server",
-                    config.server.data_dir.display()
-                )));
-            }
-            for ingest in &config.ingests {
-                eprintln!(
-                    "note: ingest {} is not shown: its letters are files that its server keeps; ask that with --server",
-                    ingest.name
-                );
-            }
-            let inside = Inside::open(&config, &person()).map_err(Failure::Other)?;
-            return Ok(Self::Stores { router: inside.router, console: inside.console });
-        };
+        match to.server() {
+            Some(server) => Self::to_server(server, token(to.token_file())?),
+            None => Self::to_stores(&config()?),
+        }
+    }
+
+    fn to_server(server: &str, token: Option<String>) -> Result<Self, Failure> {
         let base =
             Url::parse(server).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         let base = base.ok_or_else(|| {
@@ -76,7 +66,25 @@ impl Line {
             .connect_timeout(CONNECTING)
             .build()
             .context("the HTTP client cannot be made")?;
-        Ok(Self::Server { client, base, token: token(to.token_file())? })
+        Ok(Self::Server { client, base, token })
+    }
+
+    fn to_stores(config: &Config) -> Result<Self, Failure> {
+        if config.server.database.backend() == Backend::Sqlite && !config.server.data_dir.exists() {
+            return Err(Failure::Refused(format!(
+                "there is nothing in {} yet: run `redrive serve` or `redrive migrate` here first, or name a server \
+                 with --server",
+                config.server.data_dir.display()
+            )));
+        }
+        for ingest in &config.ingests {
+            eprintln!(
+                "note: ingest {} is not shown: its letters are files that its server keeps; ask that with --server",
+                ingest.name
+            );
+        }
+        let inside = Inside::open(config, &person()).map_err(Failure::Other)?;
+        Ok(Self::Stores { router: inside.router, console: inside.console })
     }
 
     /// Whether it goes over HTTP.
@@ -91,6 +99,12 @@ impl Line {
         query: &[(&str, String)],
     ) -> Result<T, Failure> {
         self.ask(Method::GET, path, query, String::new(), None).await?.read()
+    }
+
+    /// The same; nothing when there is no such thing.
+    pub(crate) async fn find<T: DeserializeOwned>(&self, path: &[&str]) -> Result<Option<T>, Failure> {
+        let reply = self.ask(Method::GET, path, &[], String::new(), None).await?;
+        if reply.status == 404 { Ok(None) } else { reply.read().map(Some) }
     }
 
     /// What is at this address of the API, byte for byte.
@@ -117,50 +131,6 @@ impl Line {
         self.ask(Method::POST, path, &[], json(body)?, Some(key)).await?.read()
     }
 
-    async fn ask(
-        &self,
-        method: Method,
-        path: &[&str],
-        query: &[(&str, String)],
-        body: String,
-        key: Option<&str>,
-    ) -> Result<Reply, Failure> {
-        match self {
-            Self::Server { client, base, token } => {
-                let mut request =
-                    client.request(method, address(base, path, query)).timeout(PATIENCE).body(body);
-                request = request.header(header::CONTENT_TYPE, "application/json");
-                if let Some(token) = token {
-                    request = request.bearer_auth(token);
-                }
-                if let Some(key) = key {
-                    request = request.header("idempotency-key", key);
-                }
-                let answer = request.send().await.map_err(|error| away(base, &error))?;
-                let status = answer.status().as_u16();
-                let bytes = answer.bytes().await.map_err(|error| away(base, &error))?;
-                Ok(Reply { status, bytes: bytes.to_vec() })
-            }
-            Self::Stores { router, .. } => {
-                let base = Url::parse("http://localhost").context("invariant: an address")?;
-                let url = address(&base, path, query);
-                let uri = format!("{}?{}", url.path(), url.query().unwrap_or_default());
-                let mut request = Request::builder().method(method).uri(uri);
-                request = request.header(header::CONTENT_TYPE, "application/json");
-                if let Some(key) = key {
-                    request = request.header("idempotency-key", key);
-                }
-                let request = request.body(Body::from(body)).context("the request cannot be made")?;
-                // A router cannot fail.
-                let Ok(answer) = router.clone().oneshot(request).await;
-                let status = answer.status().as_u16();
-                let bytes =
-                    to_bytes(answer.into_body(), usize::MAX).await.context("the answer ended early")?;
-                Ok(Reply { status, bytes: bytes.to_vec() })
-            }
-        }
-    }
-
     /// Carries operations out while it lives, if no server does.
     pub(crate) fn work(&self) -> Option<AtWork> {
         let Self::Stores { console, .. } = self else { return None };
@@ -176,13 +146,46 @@ impl Line {
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }
-        let answer = request.send().await.map_err(|error| away(base, &error))?;
-        let status = answer.status().as_u16();
-        if status == 200 {
-            return Ok(Some(answer));
+        match request.send().await {
+            Ok(answer) if answer.status() == 200 => Ok(Some(answer)),
+            other => reply(base, other).await?.read::<Value>().map(|_| None),
         }
-        let bytes = answer.bytes().await.map_err(|error| away(base, &error))?.to_vec();
-        Reply { status, bytes }.read::<Value>().map(|_| None)
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, String)],
+        body: String,
+        key: Option<&str>,
+    ) -> Result<Reply, Failure> {
+        match self {
+            Self::Server { client, base, token } => {
+                let mut request = client.request(method, address(base, path, query)).timeout(PATIENCE);
+                request = request.header(header::CONTENT_TYPE, "application/json");
+                if let Some(token) = token {
+                    request = request.bearer_auth(token);
+                }
+                if let Some(key) = key {
+                    request = request.header(IDEMPOTENCY_KEY, key);
+                }
+                reply(base, request.body(body).send().await).await
+            }
+            Self::Stores { router, .. } => {
+                let mut request = Request::builder().method(method).uri(place(path, query)?);
+                request = request.header(header::CONTENT_TYPE, "application/json");
+                if let Some(key) = key {
+                    request = request.header(IDEMPOTENCY_KEY, key);
+                }
+                let request = request.body(Body::from(body)).context("the request cannot be made")?;
+                // A router cannot fail.
+                let Ok(answer) = router.clone().oneshot(request).await;
+                let status = answer.status().as_u16();
+                let bytes = to_bytes(answer.into_body(), usize::MAX).await;
+                Ok(Reply { status, bytes: bytes.context("the answer ended early")?.to_vec() })
+            }
+        }
     }
 }
 
@@ -204,6 +207,21 @@ impl AtWork {
 
 fn json(body: &impl Serialize) -> Result<String, Failure> {
     Ok(serde_json::to_string(body).context("the request cannot be written as JSON")?)
+}
+
+/// What a server answered, if it did.
+async fn reply(base: &Url, answer: reqwest::Result<reqwest::Response>) -> Result<Reply, Failure> {
+    let answer = answer.map_err(|error| away(base, &error))?;
+    let status = answer.status().as_u16();
+    let bytes = answer.bytes().await.map_err(|error| away(base, &error))?;
+    Ok(Reply { status, bytes: bytes.to_vec() })
+}
+
+/// The path and query of something under the API, for a router without a host.
+fn place(path: &[&str], query: &[(&str, String)]) -> anyhow::Result<String> {
+    let base = Url::parse("http://localhost").context("invariant: an address")?;
+    let url = address(&base, path, query);
+    Ok(format!("{}?{}", url.path(), url.query().unwrap_or_default()))
 }
 
 /// The address of something under the API; every part is one segment, whatever is in it.

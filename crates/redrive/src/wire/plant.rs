@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use redrive::config::{AlertsConfig, Config};
+use redrive::config::{AlertsConfig, Config, IngestConfig, JobsConfig, OutboxConfig, PersistConfig};
 use redrive_engine::WatchOptions;
 use redrive_engine::alerts::AlertService;
 use redrive_engine::console::Desk;
 use redrive_engine::ingest::Ingest;
 use redrive_server::{Doors, IngestDoor};
+use redrive_store::{Jobs, Outbox};
 
-use super::stores::OWN;
-use super::stores::Stores;
+use super::part::Persisted;
+use super::stores::{OWN, Stores, Wired};
 use super::{Launch, ingest, intake, jobs, kafka, outbox, persist};
 
 /// Every pipeline that works, ready to start.
@@ -51,31 +52,16 @@ impl Plant {
             ingests: Vec::new(),
         };
         for wired in &stores.outboxes {
-            let name = &wired.config.name;
-            let launch = outbox::launch(wired, &surroundings)
-                .with_context(|| format!("[outbox.{name}] cannot start"))?;
-            plant.doors.add_outbox(outbox::door(wired, &launch));
-            plant.launches.insert(name.clone(), launch);
+            plant.add_outbox(wired, &surroundings)?;
         }
         for wired in &stores.jobs {
-            let name = &wired.config.name;
-            let launch =
-                jobs::launch(wired, &surroundings).with_context(|| format!("[jobs.{name}] cannot start"))?;
-            plant.doors.add_jobs(jobs::door(wired, &launch));
-            plant.launches.insert(name.clone(), launch);
+            plant.add_jobs(wired, &surroundings)?;
         }
         for wired in &stores.persists {
-            let name = &wired.config.name;
-            let (launch, door) = persist::launch(wired, &surroundings)
-                .with_context(|| format!("[persist.{name}] cannot start"))?;
-            plant.doors.add_persist(door);
-            plant.launches.insert(name.clone(), launch);
+            plant.add_persist(wired, &surroundings)?;
         }
         for ingest in &config.ingests {
-            let opened = ingest::open(ingest, Arc::clone(&surroundings.alerts), grace)
-                .with_context(|| format!("[ingest.{}] cannot start", ingest.name))?;
-            plant.doors.add_ingest(IngestDoor::new(Arc::clone(&opened), config.server.max_body.as_len()));
-            plant.ingests.push(opened);
+            plant.add_ingest(ingest, config.server.max_body.as_len(), &surroundings)?;
         }
         for wired in &stores.kafkas {
             let name = &wired.config.name;
@@ -89,6 +75,58 @@ impl Plant {
         let files = plant.ingests.iter().map(|ingest| Desk { queue: ingest.letters(), workers: None });
         plant.desks = plant.launches.values().map(|launch| Desk::of(&launch.pipeline)).chain(files).collect();
         Ok(plant)
+    }
+
+    fn add_outbox(
+        &mut self,
+        wired: &Wired<'_, OutboxConfig, Outbox>,
+        surroundings: &Surroundings<'_>,
+    ) -> anyhow::Result<()> {
+        let name = &wired.config.name;
+        let launch =
+            outbox::launch(wired, surroundings).with_context(|| format!("[outbox.{name}] cannot start"))?;
+        self.doors.add_outbox(outbox::door(wired, &launch));
+        self.launches.insert(name.clone(), launch);
+        Ok(())
+    }
+
+    fn add_jobs(
+        &mut self,
+        wired: &Wired<'_, JobsConfig, Jobs>,
+        surroundings: &Surroundings<'_>,
+    ) -> anyhow::Result<()> {
+        let name = &wired.config.name;
+        let launch =
+            jobs::launch(wired, surroundings).with_context(|| format!("[jobs.{name}] cannot start"))?;
+        self.doors.add_jobs(jobs::door(wired, &launch));
+        self.launches.insert(name.clone(), launch);
+        Ok(())
+    }
+
+    fn add_persist(
+        &mut self,
+        wired: &Wired<'_, PersistConfig, Persisted>,
+        surroundings: &Surroundings<'_>,
+    ) -> anyhow::Result<()> {
+        let name = &wired.config.name;
+        let (launch, door) =
+            persist::launch(wired, surroundings).with_context(|| format!("[persist.{name}] cannot start"))?;
+        self.doors.add_persist(door);
+        self.launches.insert(name.clone(), launch);
+        Ok(())
+    }
+
+    fn add_ingest(
+        &mut self,
+        config: &IngestConfig,
+        max_body: usize,
+        surroundings: &Surroundings<'_>,
+    ) -> anyhow::Result<()> {
+        let opened = ingest::open(config, Arc::clone(&surroundings.alerts), surroundings.grace)
+            .with_context(|| format!("[ingest.{}] cannot start", config.name))?;
+        self.doors.add_ingest(IngestDoor::new(Arc::clone(&opened), max_body));
+        self.ingests.push(opened);
+        Ok(())
     }
 }
 
