@@ -42,7 +42,11 @@ fn a_running_server_shows_the_metrics_that_are_used() {
         let shown = shown(&server.metrics());
         wanted.iter().all(|name| is_known(name, &shown)).then_some(())
     });
-    let (shown, ours) = (shown(&server.metrics()), registered());
+    let metrics = server.metrics();
+    let (shown, ours) = (shown(&metrics), registered());
+    let unexplained: Vec<_> =
+        shown.iter().filter(|name| !metrics.contains(&format!("# HELP {name} "))).collect();
+    assert!(unexplained.is_empty(), "nobody says what these are: {unexplained:?}");
     let unseen: Vec<_> =
         shown.iter().filter(|name| !ours.contains(*name) && !name.starts_with("url_persistence_")).collect();
     assert!(unseen.is_empty(), "the search through the sources misses {unseen:?}");

@@ -9,12 +9,12 @@ mod survival;
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use redrive_core::event::NewEvent;
 use redrive_store::{Database, Outbox, OutboxOptions, WorkStore as _};
 use redrive_testkit::{Client, TestDatabase, eventually, mysql, postgres, sqlite};
-use support::folder_with;
+use support::{folder_with, seed};
 use survival::{Process, Receiver};
 
 const EVENTS: usize = 20_000;
@@ -178,9 +178,7 @@ struct Random {
 
 impl Random {
     fn seeded() -> Self {
-        let given = std::env::var("REDRIVE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-        let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros() as u64;
-        let seed = given.unwrap_or_else(now);
+        let seed = seed();
         Self { seed, state: seed }
     }
 

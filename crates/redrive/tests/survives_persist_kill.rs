@@ -12,11 +12,11 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use redrive_testkit::{Client, TestDatabase, backends, mysql, postgres, sqlite};
 use serde_json::{Value, json};
-use support::{Server, folder_with};
+use support::{Server, folder_with, seed};
 
 const KILLS: u64 = 30;
 const CALLERS: usize = 4;
@@ -171,10 +171,4 @@ fn configuration(database: &TestDatabase, durability: &str) -> String {
         "[persist.urls]\ndatabase = \"{}\"\ndurability = \"{durability}\"\nbatch-size = 50\n",
         database.url
     )
-}
-
-fn seed() -> u64 {
-    let given = std::env::var("REDRIVE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros() as u64;
-    given.unwrap_or_else(now)
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -49,6 +49,13 @@ pub(crate) fn sha256(token: &str) -> String {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(token.as_bytes()).unwrap();
     text(&child.wait_with_output().unwrap().stdout[..64])
+}
+
+/// What a test decides by chance; `REDRIVE_TEST_SEED` repeats it.
+pub(crate) fn seed() -> u64 {
+    let given = std::env::var("REDRIVE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros() as u64;
+    given.unwrap_or_else(now)
 }
 
 #[track_caller]
