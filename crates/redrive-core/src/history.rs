@@ -9,6 +9,8 @@
 //!  {"at":"2026-11-16T09:00:15Z","number":3,"class":"permanent","code":"http:422","kind":"Refused","message":"no such order"}]
 //! ```
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -26,27 +28,8 @@ pub struct Attempt {
     pub at: Timestamp,
     /// Its number, from 1.
     pub number: u32,
-    /// The class of the failure, by name.
-    pub class: String,
-    /// The failing system's code.
-    pub code: Option<Code>,
-    /// The type of the failure.
-    pub kind: String,
-    /// The message, shortened.
-    pub message: String,
-}
-
-impl Attempt {
-    /// The class of the failure.
-    #[must_use]
-    pub fn class(&self) -> Class {
-        Class::from_name(&self.class)
-    }
-
-    fn failed_as(&self, other: &Self) -> bool {
-        (&self.class, &self.code, &self.kind, &self.message)
-            == (&other.class, &other.code, &other.kind, &other.message)
-    }
+    /// Why, with a shortened message; shared with the attempts that failed the same way.
+    pub failure: Arc<Failure>,
 }
 
 /// The failed attempts at one event, oldest first.
@@ -63,19 +46,18 @@ impl History {
 
     /// This history with one more failure; the second-oldest makes room when it is full.
     #[must_use]
-    pub fn with(mut self, failure: &Failure, at: Timestamp) -> Self {
-        let number = self.0.last().map_or(1, |last| last.number.saturating_add(1));
+    pub fn with(mut self, failure: impl Into<Arc<Failure>>, at: Timestamp) -> Self {
+        let last = self.0.last();
+        let number = last.map_or(1, |last| last.number.saturating_add(1));
+        let failure = shorten(failure.into());
+        let failure = match last {
+            Some(last) if is_same(&last.failure, &failure) => Arc::clone(&last.failure),
+            _ => failure,
+        };
         if self.0.len() >= MAX_ATTEMPTS {
             self.0.remove(1);
         }
-        self.0.push(Attempt {
-            at,
-            number,
-            class: failure.class.name().to_owned(),
-            code: failure.code.clone(),
-            kind: failure.kind.clone(),
-            message: shorten(&failure.message),
-        });
+        self.0.push(Attempt { at, number, failure });
         self
     }
 
@@ -83,12 +65,6 @@ impl History {
     #[must_use]
     pub fn first_failed_at(&self) -> Option<Timestamp> {
         self.0.first().map(|attempt| attempt.at)
-    }
-}
-
-impl From<Vec<Attempt>> for History {
-    fn from(attempts: Vec<Attempt>) -> Self {
-        Self(attempts)
     }
 }
 
@@ -111,11 +87,14 @@ impl From<Vec<Written>> for History {
     fn from(written: Vec<Written>) -> Self {
         let mut attempts: Vec<Attempt> = Vec::with_capacity(written.len() + 1);
         for Written { at, number, class, code, kind, message } in written {
-            let attempt = match (kind, attempts.last()) {
-                (None, Some(before)) => Attempt { at, number, ..before.clone() },
-                (kind, _) => Attempt { at, number, class, code, kind: kind.unwrap_or_default(), message },
+            let failure = match (kind, attempts.last()) {
+                (None, Some(before)) => Arc::clone(&before.failure),
+                (kind, _) => {
+                    let (class, kind) = (Class::from_name(&class), kind.unwrap_or_default());
+                    Arc::new(Failure { class, code, kind, message })
+                }
             };
-            attempts.push(attempt);
+            attempts.push(Attempt { at, number, failure });
         }
         Self(attempts)
     }
@@ -136,12 +115,12 @@ fn write<S: Serializer>(attempts: &[Attempt], serializer: S) -> Result<S::Ok, S:
         message: Option<&'a str>,
     }
     let before = std::iter::once(None).chain(attempts.iter().map(Some));
-    serializer.collect_seq(attempts.iter().zip(before).map(|(attempt, before)| {
-        let said = before.is_none_or(|before| !attempt.failed_as(before)).then_some(attempt);
+    serializer.collect_seq(attempts.iter().zip(before).map(|(Attempt { at, number, failure }, before)| {
+        let said = before.is_none_or(|before| !is_same(&before.failure, failure)).then_some(failure);
         Writing {
-            at: attempt.at,
-            number: attempt.number,
-            class: said.map(|said| said.class.as_str()),
+            at: *at,
+            number: *number,
+            class: said.map(|said| said.class.name()),
             code: said.and_then(|said| said.code.as_ref()),
             kind: said.map(|said| said.kind.as_str()),
             message: said.map(|said| said.message.as_str()),
@@ -149,10 +128,25 @@ fn write<S: Serializer>(attempts: &[Attempt], serializer: S) -> Result<S::Ok, S:
     }))
 }
 
-fn shorten(message: &str) -> String {
-    match message.char_indices().nth(MAX_MESSAGE) {
-        Some((end, _)) => format!("{} […cut]", &message[..end]),
-        None => message.to_owned(),
+/// How long one was told to wait is not kept.
+fn is_same(one: &Arc<Failure>, other: &Arc<Failure>) -> bool {
+    Arc::ptr_eq(one, other)
+        || (one.class.name() == other.class.name()
+            && (&one.code, &one.kind, &one.message) == (&other.code, &other.kind, &other.message))
+}
+
+fn shorten(failure: Arc<Failure>) -> Arc<Failure> {
+    match failure.message.char_indices().nth(MAX_MESSAGE) {
+        Some((end, _)) => {
+            let message = format!("{} […cut]", &failure.message[..end]);
+            Arc::new(Failure {
+                class: failure.class,
+                code: failure.code.clone(),
+                kind: failure.kind.clone(),
+                message,
+            })
+        }
+        None => failure,
     }
 }
 
@@ -165,7 +159,7 @@ mod tests {
         let mut history = History::default();
         for second in 0..25 {
             let at = Timestamp::from_second(second).unwrap();
-            history = history.with(&Failure::transient("Timeout", format!("at {second}")), at);
+            history = history.with(Failure::transient("Timeout", format!("at {second}")), at);
         }
         let numbers: Vec<u32> = history.attempts().iter().map(|attempt| attempt.number).collect();
         assert_eq!(numbers, [1, 17, 18, 19, 20, 21, 22, 23, 24, 25]);
@@ -180,7 +174,7 @@ mod tests {
             .into_iter()
             .zip(1..)
             .fold(History::default(), |history, (failure, second)| {
-                history.with(failure, Timestamp::from_second(second).unwrap())
+                history.with(failure.clone(), Timestamp::from_second(second).unwrap())
             });
         let text = serde_json::to_string(&history).unwrap();
         assert_eq!(text.matches("try later").count(), 2);
@@ -192,6 +186,6 @@ mod tests {
     #[test]
     fn an_attempt_with_nothing_before_it_says_nothing() {
         let history: History = serde_json::from_str(r#"[{"at":"1970-01-01T00:00:02Z","number":2}]"#).unwrap();
-        assert_eq!(history.attempts()[0].kind, "");
+        assert_eq!(history.attempts()[0].failure.kind, "");
     }
 }

@@ -4,6 +4,7 @@
 //! can settle a claim once. The store repeats the check with the fencing number: when the lease
 //! ran out and somebody else claimed the work, the late settlement changes nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -72,7 +73,7 @@ pub struct Work {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failed {
     /// What went wrong.
-    pub failure: Failure,
+    pub failure: Arc<Failure>,
     /// Which group it belongs to.
     pub fingerprint: Fingerprint,
     /// The attempts so far, this one included.
@@ -95,9 +96,10 @@ impl Failed {
         failure: Failure,
         at: Timestamp,
     ) -> Self {
+        let failure = Arc::new(failure);
         Self {
             fingerprint: Fingerprint::of(pipeline, event_type, &failure),
-            history: history.with(&failure, at),
+            history: history.with(Arc::clone(&failure), at),
             failure,
         }
     }

@@ -40,14 +40,14 @@ pub(crate) fn judge(
     pipeline: &str,
     policy: &Policy,
     route: &Route,
-    (event, record): (Event, Record),
+    (event, record): (&Event, Record),
     failure: Failure,
 ) -> Settlement {
     let excuse = route.breaker().excuse(&failure, Instant::now());
     match excuse {
         // While the handler is down, nobody's attempts are counted.
         Some(after) => Settlement::Release { after: spread(after, event.id.0) },
-        None => sentence(pipeline, policy, &event, record, failure),
+        None => sentence(pipeline, policy, event, record, failure),
     }
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn is_on_trial(policy: &Policy, record: &Record) -> bool {
     let Some(last) = record.history.attempts().last() else { return false };
     let again = Failure::interrupted();
     let verdict = || limited(policy, record).decide(&again, record.retry_count, 0);
-    last.kind == again.kind && !matches!(verdict(), Verdict::Retry { .. })
+    last.failure.kind == again.kind && !matches!(verdict(), Verdict::Retry { .. })
 }
 
 /// Judges a failure by the policy alone.

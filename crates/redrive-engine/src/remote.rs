@@ -12,7 +12,7 @@ use redrive_store::{Claim, Error};
 
 use crate::judge::{self, Record};
 use crate::pipeline::Pipeline;
-use crate::witness::Witness;
+use crate::witness::{About, Witness};
 
 /// What became of a worker's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +106,8 @@ impl Remote {
         let Some(held) = self.heard(self.pipeline.store.recall(&lease)).await? else {
             return Ok(Reported::Lost);
         };
-        self.settle(lease, &held, Settlement::Done).await
+        let about = About::of(held.event, held.retry_count);
+        self.settle(lease, about, Settlement::Done).await
     }
 
     /// The worker could not do it.
@@ -115,10 +116,11 @@ impl Remote {
     /// [`Error`] when the store cannot be reached: report it again.
     pub async fn fail(&self, work: WorkId, fence: i64, failure: Failure) -> Result<Reported, Error> {
         let lease = Lease::new(work, fence, Timestamp::MAX);
-        match self.heard(self.pipeline.store.recall(&lease)).await? {
-            Some(held) => self.settle_failed(lease, held, failure).await,
-            None => Ok(Reported::Lost),
-        }
+        let Some(held) = self.heard(self.pipeline.store.recall(&lease)).await? else {
+            return Ok(Reported::Lost);
+        };
+        let (about, settlement) = self.sentence(held, failure);
+        self.settle(lease, about, settlement).await
     }
 
     /// The worker is still at it; returns until when it has time now.
@@ -142,8 +144,7 @@ impl Remote {
         let mut witness = Witness::new(Arc::clone(&self.pipeline));
         let mut failed = Vec::with_capacity(interrupted.len());
         for (lease, work) in interrupted {
-            let about = witness.about(&work.event, work.retry_count);
-            let settlement = self.sentence(work, Failure::interrupted());
+            let (about, settlement) = self.sentence(work, Failure::interrupted());
             witness.judged(&lease, &settlement, about);
             failed.push((lease, settlement));
         }
@@ -155,20 +156,16 @@ impl Remote {
         }
     }
 
-    fn sentence(&self, work: Work, failure: Failure) -> Settlement {
+    fn sentence(&self, work: Work, failure: Failure) -> (About, Settlement) {
         let (event, record) = Record::split(work);
-        judge::sentence(&self.pipeline.name, &self.pipeline.policy, &event, record, failure)
+        let retry_count = record.retry_count;
+        let (name, policy) = (&self.pipeline.name, &self.pipeline.policy);
+        let settlement = judge::sentence(name, policy, &event, record, failure);
+        (About::of(event, retry_count), settlement)
     }
 
-    async fn settle_failed(&self, lease: Lease, work: Work, failure: Failure) -> Result<Reported, Error> {
-        let about = work.clone();
-        let settlement = self.sentence(work, failure);
-        self.settle(lease, &about, settlement).await
-    }
-
-    async fn settle(&self, lease: Lease, work: &Work, settlement: Settlement) -> Result<Reported, Error> {
+    async fn settle(&self, lease: Lease, about: About, settlement: Settlement) -> Result<Reported, Error> {
         let mut witness = Witness::new(Arc::clone(&self.pipeline));
-        let about = witness.about(&work.event, work.retry_count);
         witness.judged(&lease, &settlement, about);
         let turn = self.heard(self.pipeline.store.turn(&mut vec![(lease, settlement)], None)).await?;
         witness.settled(&turn.lost);

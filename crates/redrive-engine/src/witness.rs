@@ -28,7 +28,7 @@ pub(crate) struct About {
 }
 
 impl About {
-    /// What is left of an event that is done.
+    /// What is left of an event that nobody needs any more.
     pub(crate) fn of(event: Event, retry_count: u32) -> Self {
         let Event { event_type, aggregate_type, key, .. } = event;
         Self { event_type, aggregate_type, key, retry_count }
@@ -70,15 +70,6 @@ impl Witness {
     pub(crate) fn new(pipeline: Arc<Pipeline>) -> Self {
         let down = pipeline.health.get().is_err();
         Self { pipeline, types: HashMap::new(), pending: Vec::new(), down }
-    }
-
-    pub(crate) fn about(&self, event: &Event, retry_count: u32) -> About {
-        About {
-            event_type: event.event_type.clone(),
-            aggregate_type: event.aggregate_type.clone(),
-            key: event.key.clone(),
-            retry_count,
-        }
     }
 
     /// A handler has run.
@@ -207,8 +198,10 @@ impl Witness {
     fn gauges(&mut self, event_type: &str) -> &Gauges {
         let known = self.types.contains_key(event_type) || self.is_registered(event_type);
         let label = if known || self.pipeline.labels.is_admitted(event_type) { event_type } else { "other" };
-        let pipeline = &self.pipeline.name;
-        self.types.entry(label.to_owned()).or_insert_with(|| Gauges::new(pipeline, label))
+        if !self.types.contains_key(label) {
+            self.types.insert(label.to_owned(), Gauges::new(&self.pipeline.name, label));
+        }
+        &self.types[label]
     }
 }
 

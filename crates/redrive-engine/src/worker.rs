@@ -166,15 +166,15 @@ impl Worker {
         }
         // Not in hand any more: somebody took it over, and their outcome counts.
         let Some(Held { lease, record, .. }) = self.hand.remove(&event.id) else { return };
-        let (about, settlement) = match result {
-            Ok(()) => (About::of(event, record.retry_count), Settlement::Done),
+        let retry_count = record.retry_count;
+        let settlement = match result {
+            Ok(()) => Settlement::Done,
             Err(failure) => {
-                let about = self.witness.about(&event, record.retry_count);
                 let (name, policy) = (&self.pipeline.name, &self.pipeline.policy);
-                (about, judge::judge(name, policy, route, (event, record), failure))
+                judge::judge(name, policy, route, (&event, record), failure)
             }
         };
-        self.settle_later(lease, settlement, about);
+        self.settle_later(lease, settlement, About::of(event, retry_count));
     }
 
     fn settle_later(&mut self, lease: Lease, settlement: Settlement, about: About) {

@@ -4,6 +4,7 @@
 //! their rows in the same order and one waits for the other.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::event::WorkId;
@@ -28,10 +29,13 @@ const MAX_DELAY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 pub(crate) struct Batch {
     pub(crate) open: Open,
     pub(crate) done: Leases,
-    pub(crate) retry: Vec<Vec<Column>>,
-    pub(crate) dead: Vec<Vec<Column>>,
-    pub(crate) release: Vec<Vec<Column>>,
+    pub(crate) retry: Vec<Portion>,
+    pub(crate) dead: Vec<Portion>,
+    pub(crate) release: Vec<Portion>,
 }
+
+/// The columns of `batch_failures.sql`, as many rows as one statement carries.
+pub(crate) type Portion = Arc<[Column]>;
 
 impl Batch {
     pub(crate) fn of(settled: &[(Lease, Settlement)]) -> Self {
@@ -59,6 +63,25 @@ impl Batch {
 
     pub(crate) fn is_all_done(&self) -> bool {
         !self.open.is_empty() && self.retry.is_empty() && self.dead.is_empty() && self.release.is_empty()
+    }
+
+    /// What is done, retried and dead, for one statement; none when it would not fit, or when something is
+    /// handed back, which is rare.
+    pub(crate) fn for_one_statement(&self) -> Option<[Value; 3]> {
+        let retry = only(&self.retry)?;
+        let dead = only(&self.dead)?;
+        self.release
+            .is_empty()
+            .then(|| [Value::Leases(self.done.clone()), Value::Kept(retry), Value::Kept(dead)])
+    }
+}
+
+/// The only portion, or an empty one.
+fn only(portions: &[Portion]) -> Option<Portion> {
+    match portions {
+        [] => Some(Failures::default().columns()),
+        [one] => Some(Arc::clone(one)),
+        _ => None,
     }
 }
 
@@ -102,7 +125,10 @@ pub(crate) fn whole_micros(duration: Duration) -> i64 {
 
 /// As much of the text as its column holds, without the NUL that Postgres refuses.
 pub(crate) fn cut(text: &str, max: usize) -> String {
-    text.chars().filter(|c| *c != '\0').take(max).collect()
+    match text.len() <= max && !text.contains('\0') {
+        true => text.to_owned(),
+        false => text.chars().filter(|c| *c != '\0').take(max).collect(),
+    }
 }
 
 /// The leases of a batch that are not settled yet. A worker can hold two on the same work, when the
@@ -142,7 +168,7 @@ impl Open {
 /// The columns of `batch_failures.sql`, in statements of at most [`MAX_FAILURES`].
 #[derive(Debug, Default)]
 struct Failures {
-    finished: Vec<Vec<Column>>,
+    finished: Vec<Portion>,
     text: usize,
     ids: Vec<i64>,
     leases: Vec<i64>,
@@ -176,7 +202,7 @@ impl Failures {
         }
     }
 
-    fn finish(mut self) -> Vec<Vec<Column>> {
+    fn finish(mut self) -> Vec<Portion> {
         self.flush();
         self.finished
     }
@@ -187,16 +213,20 @@ impl Failures {
         }
         let full = Self { finished: std::mem::take(&mut self.finished), ..Self::default() };
         let rows = std::mem::replace(self, full);
-        self.finished.push(vec![
-            Column::Ints(rows.ids),
-            Column::Ints(rows.leases),
-            Column::Ints(rows.after),
-            Column::OptTexts(rows.message),
-            Column::OptTexts(rows.class),
-            Column::OptTexts(rows.code),
-            Column::OptTexts(rows.kind),
-            Column::OptTexts(rows.fingerprint),
-            Column::OptTexts(rows.history),
-        ]);
+        self.finished.push(rows.columns());
+    }
+
+    fn columns(self) -> Portion {
+        Arc::new([
+            Column::Ints(self.ids),
+            Column::Ints(self.leases),
+            Column::Ints(self.after),
+            Column::OptTexts(self.message),
+            Column::OptTexts(self.class),
+            Column::OptTexts(self.code),
+            Column::OptTexts(self.kind),
+            Column::OptTexts(self.fingerprint),
+            Column::OptTexts(self.history),
+        ])
     }
 }

@@ -439,12 +439,7 @@ fn outcome(row: &Row) -> Result<Outcome, Error> {
 
 fn last_failure(history: &History) -> Failure {
     match history.attempts().last() {
-        Some(last) => Failure {
-            class: last.class(),
-            code: last.code.clone(),
-            kind: last.kind.clone(),
-            message: last.message.clone(),
-        },
+        Some(last) => Failure::clone(&last.failure),
         None => Failure::unclassified("Unknown", "it failed again, and nothing says why"),
     }
 }

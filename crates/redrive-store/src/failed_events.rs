@@ -228,7 +228,7 @@ impl FailedEvents {
         let pipeline = self.pipeline();
         let code = |event: &FailedEvent| event.failure.code.as_ref().map(|code| cut(&code.to_string(), 100));
         let history = |event: &FailedEvent| {
-            serde_json::to_string(&History::default().with(&event.failure, event.failed_at))
+            serde_json::to_string(&History::default().with(event.failure.clone(), event.failed_at))
                 .unwrap_or_default()
         };
         vec![

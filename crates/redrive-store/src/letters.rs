@@ -267,7 +267,7 @@ impl Letters {
             Column::OptTexts(letters.iter().map(|letter| of(letter)).collect())
         };
         let pipeline = self.pipeline();
-        let history = |letter: &NewLetter| History::default().with(&letter.failure, letter.failed_at);
+        let history = |letter: &NewLetter| History::default().with(letter.failure.clone(), letter.failed_at);
         vec![
             texts(&|_| pipeline.to_owned()),
             texts(&|_| self.kind().name().to_owned()),

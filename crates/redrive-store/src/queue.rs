@@ -6,6 +6,7 @@
 //! Every settlement repeats the fence: `… WHERE id = ? AND lease = ?`, and the work must still be held.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -21,7 +22,7 @@ use crate::floor::Floor;
 use crate::row::{Row, Times};
 use crate::session::Session;
 use crate::shape::{Dead, Done, Shape};
-use crate::statement::{Names, Sql, Statement, sql};
+use crate::statement::{Names, Sql, Statement, parameters_after, sql};
 use crate::value::{Column, Leases, Value};
 use crate::work::{Claim, TakeOver, Turn};
 
@@ -76,7 +77,7 @@ impl Queue {
         let floor = (dialect == Dialect::Postgres && shape.order.contains("due_at"))
             .then(|| Floor::new(&names, shape.order));
         let condition = |before| floor.as_ref().map(|floor| floor.condition(before)).unwrap_or_default();
-        let names = names.with_sql("claim_floor", &condition(4)).with_sql("turn_floor", &condition(6));
+        let names = names.with_sql("claim_floor", &condition(4)).with_sql("turn_floor", &condition(24));
         let unsaid = names.clone().with_sql("returning", "");
         let names = names.with_sql("returning", "RETURNING {id}");
         let leases = names.clone().with_sql("batch", names.text(LEASES));
@@ -91,11 +92,25 @@ impl Queue {
         let unsaid = unsaid.clone().with_sql("batch", unsaid.text(LEASES));
         let dead = match shape.dead {
             Dead::Set(set) => vec![settle(set)],
-            Dead::Move(sql) if dialect == Dialect::Postgres => vec![failures.statement(sql)],
+            Dead::Move(sql) if dialect == Dialect::Postgres => {
+                vec![Statement::new(
+                    dialect,
+                    &format!("WITH {} SELECT done_id FROM dead", failures.fill(sql.postgres)),
+                )]
+            }
             Dead::Move(sql) => vec![failures.statement(sql), leases.statement(SETTLE_BY_DELETE)],
         };
-        let turn = include_str!("../sql/postgres/work/turn.sql");
-        let turn = names.clone().with_sql("done", done.as_str()).fill(turn);
+        let retry = settle(shape.retry);
+        let dead_parts = match shape.dead {
+            Dead::Set(set) => format!("dead AS ({})", settle(set).as_str()),
+            Dead::Move(sql) => failures.fill(names.text(sql)),
+        };
+        let turn = names
+            .clone()
+            .with_sql("done", done.as_str())
+            .with_sql("retry", &parameters_after(2, retry.as_str()))
+            .with_sql("dead", &parameters_after(11, &dead_parts))
+            .fill(include_str!("../sql/postgres/work/turn.sql"));
         // In one statement the claim does not see what is settled beside it, and so would not find
         // what waits for that.
         let one_turn = dialect == Dialect::Postgres && shape.in_order.is_empty();
@@ -110,7 +125,7 @@ impl Queue {
             take: mysql(include_str!("../sql/mysql/work/take.sql")),
             held: mysql(include_str!("../sql/mysql/work/held.sql")),
             done,
-            retry: settle(shape.retry),
+            retry,
             dead,
             release: settle(shape.release),
             extend: names.statement(EXTEND),
@@ -146,13 +161,14 @@ impl Queue {
         let batch = &Batch::of(settled);
         let taking = self.taking(claim).await?;
         let taking = taking.as_ref();
-        let turn = match (taking, &self.turn) {
+        let one = self.turn.as_ref().zip(batch.for_one_statement());
+        let turn = match (taking, &one) {
             (None, _) if settled.is_empty() => Turn::default(),
-            (Some(taking), Some(turn)) if batch.is_all_done() => {
-                again(move || self.turn_in_one(turn, batch, taking)).await?
-            }
             (Some(taking), _) if settled.is_empty() && self.take.is_none() => {
                 Turn { claimed: self.claim_alone(taking).await?, lost: Vec::new() }
+            }
+            (Some(taking), Some((turn, settled))) => {
+                again(move || self.turn_in_one(turn, settled, taking)).await?
             }
             _ => match again(move || self.turn_of_holder(batch, taking)).await? {
                 Some(turn) => turn,
@@ -209,9 +225,13 @@ impl Queue {
     }
 
     /// The hot path of Postgres: one statement, one commit.
-    async fn turn_in_one(&self, turn: &Statement, batch: &Batch, taking: &Taking<'_>) -> Result<Turn, Error> {
-        let mut values = vec![Value::Leases(batch.done.clone())];
-        values.extend(taking.values.iter().cloned());
+    async fn turn_in_one(
+        &self,
+        turn: &Statement,
+        settled: &[Value; 3],
+        taking: &Taking<'_>,
+    ) -> Result<Turn, Error> {
+        let values = settled.iter().chain(&taking.values).cloned().collect();
         let read = |row: Row| match row.opt_int(WORK_COLUMNS)? {
             Some(id) => Ok(Err(WorkId(id))),
             None => self.ranked(&row).map(Ok),
@@ -301,7 +321,7 @@ impl Queue {
         ] {
             for rows in kind {
                 let [first, then @ ..] = statements else { continue };
-                self.settle_rows(session, first, Value::Rows(rows.clone()), &mut open).await?;
+                self.settle_rows(session, first, Value::Kept(Arc::clone(rows)), &mut open).await?;
                 // The second statement of a move deletes: numbers and fences are all that it needs.
                 for statement in then {
                     session.run(statement, vec![Value::Leases(Leases::of_failures(rows))]).await?;

@@ -129,6 +129,19 @@ fn without_comments(text: &str) -> String {
     lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
+/// The text with its parameters counted on after so many others: it becomes part of a larger statement.
+pub(crate) fn parameters_after(others: usize, text: &str) -> String {
+    let mut parts = text.split('$');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |out, part| {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        match part[..part.len() - rest.len()].parse::<usize>() {
+            Ok(number) => format!("{out}${}{rest}", number + others),
+            Err(_) => format!("{out}${part}"),
+        }
+    })
+}
+
 /// `$1`, `$2` … become `?`; a `$` that starts a JSON path stays.
 fn question_marks(text: &str) -> String {
     let mut parts = text.split('$');

@@ -3,6 +3,8 @@
 //! A batch is bound as a [`Value::Rows`]: Postgres takes one array per column (`unnest`), the others
 //! one JSON document (`json_each`, `JSON_TABLE`). Either way it is one statement for many rows.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -34,6 +36,8 @@ pub(crate) enum Value {
     Bool(bool),
     Time(Timestamp),
     Rows(Vec<Column>),
+    /// The same, kept by its owner, who may have to send it again.
+    Kept(Arc<[Column]>),
     /// Numbers and fences, which SQLite takes as `{"number":fence,…}`: it takes them apart quicker.
     Leases(Leases),
 }
@@ -56,6 +60,16 @@ impl Column {
             Self::Times(v) => v.into_iter().map(Value::Time).collect(),
         }
     }
+
+    fn bind_postgres<'q>(&self, query: Pg<'q>) -> Pg<'q> {
+        match self {
+            Self::Ints(v) => query.bind(v),
+            Self::Texts(v) => query.bind(v),
+            Self::OptTexts(v) => query.bind(v),
+            Self::Bytes(v) => query.bind(v),
+            Self::Times(v) => query.bind(v.iter().copied().map(offset_time).collect::<Vec<_>>()),
+        }
+    }
 }
 
 type Pg<'q> = Query<'q, Postgres, PgArguments>;
@@ -71,13 +85,8 @@ impl Value {
             Self::Bytes(v) => query.bind(v),
             Self::Bool(v) => query.bind(v),
             Self::Time(v) => query.bind(offset_time(v)),
-            Self::Rows(columns) => columns.into_iter().fold(query, |query, column| match column {
-                Column::Ints(v) => query.bind(v),
-                Column::Texts(v) => query.bind(v),
-                Column::OptTexts(v) => query.bind(v),
-                Column::Bytes(v) => query.bind(v),
-                Column::Times(v) => query.bind(v.into_iter().map(offset_time).collect::<Vec<_>>()),
-            }),
+            Self::Rows(columns) => columns.iter().fold(query, |query, column| column.bind_postgres(query)),
+            Self::Kept(columns) => columns.iter().fold(query, |query, column| column.bind_postgres(query)),
             Self::Leases(leases) => query.bind(leases.ids).bind(leases.fences),
         }
     }
@@ -91,6 +100,7 @@ impl Value {
             Self::Bool(v) => query.bind(v),
             Self::Time(v) => query.bind(plain_time(v)),
             Self::Rows(columns) => query.bind(json(columns, MYSQL_TIME)),
+            Self::Kept(columns) => query.bind(json(columns.to_vec(), MYSQL_TIME)),
             Self::Leases(Leases { ids, fences }) => {
                 query.bind(json(vec![Column::Ints(ids), Column::Ints(fences)], MYSQL_TIME))
             }
@@ -106,6 +116,7 @@ impl Value {
             Self::Bool(v) => query.bind(v),
             Self::Time(v) => query.bind(sqlite_time(v)),
             Self::Rows(columns) => query.bind(json(columns, SQLITE_TIME)),
+            Self::Kept(columns) => query.bind(json(columns.to_vec(), SQLITE_TIME)),
             Self::Leases(leases) => query.bind(leases.json()),
         }
     }

@@ -45,7 +45,8 @@ pub trait WorkStore: Send + Sync {
     /// Settles what is finished and claims new work, in one transaction.
     ///
     /// The settlements are taken out of the vector when they are durable; on an error they stay in
-    /// it, and the caller tries again: the fence makes a repetition harmless.
+    /// it, and the caller tries again: the fence makes a repetition harmless. What is retried without a
+    /// delay is claimed in the same turn or in the next.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when the store cannot be reached. Nobody's attempts are burnt.

@@ -56,6 +56,14 @@ enum Kind {
 }
 
 impl Kind {
+    /// What may be tried again at once is claimed in the same turn or in the next: there stores differ.
+    fn beside(self, claim: Option<&Claim>) -> Self {
+        match (self, claim) {
+            (Self::Retry(_), Some(_)) => Self::Retry(LONG),
+            (kind, _) => kind,
+        }
+    }
+
     fn settlement(self, work: &Work) -> Settlement {
         match self {
             Self::Done => Settlement::Done,
@@ -144,6 +152,7 @@ impl<'a, S: Subject> Pair<'a, S> {
             if self.held.is_empty() {
                 break;
             }
+            let kind = kind.beside(claim.as_ref());
             let ((one, work), (other, same)) = self.held.swap_remove(at % self.held.len());
             in_model.push((one, kind.settlement(&work)));
             in_store.push((other, kind.settlement(&same)));

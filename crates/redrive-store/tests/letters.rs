@@ -145,7 +145,7 @@ async fn a_redriven_letter_is_sent_and_then_closed_or_fails_with_its_first_failu
         let id = store.list(&failed, Page::first(1)).await.unwrap().letters.remove(0).id.local;
         let kept = store.get(&id).await.unwrap().unwrap();
         assert_eq!(kept.summary.failure, letter("b").failure);
-        assert_eq!(kept.history.attempts().last().unwrap().kind, "Timeout");
+        assert_eq!(kept.history.attempts().last().unwrap().failure.kind, "Timeout");
     }
 }
 

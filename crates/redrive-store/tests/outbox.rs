@@ -59,7 +59,8 @@ async fn a_letter_has_the_event_its_failure_and_the_retries_it_had() {
         assert_eq!(summary.fingerprint, Fingerprint::of("orders", "OrderCreated", &failure));
         assert_eq!(letter.payload, event.payload.into_bytes());
         assert_eq!(letter.origin, Origin::Table { table: "outbox_event".into(), id: id.0 });
-        let kinds: Vec<_> = letter.history.attempts().iter().map(|attempt| attempt.kind.as_str()).collect();
+        let kinds: Vec<_> =
+            letter.history.attempts().iter().map(|attempt| attempt.failure.kind.as_str()).collect();
         assert_eq!(kinds, ["Timeout", "Timeout", "UniqueViolation"]);
         assert!(letter.first_failed_at <= summary.failed_at && letter.resolution.is_none());
 

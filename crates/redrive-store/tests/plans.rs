@@ -11,6 +11,13 @@ use redrive_testkit::{self as testkit, Backend, Client, TestDatabase};
 /// Enough that a scan would cost more than an index, in everybody's arithmetic.
 const MANY: u32 = 20_000;
 
+/// Leases and failures, as Postgres takes them.
+const LEASES: (&str, &str) = ("bigint[], bigint[]", "'{1,2}', '{1,1}'");
+const FAILURES: (&str, &str) = (
+    "bigint[], bigint[], bigint[], text[], text[], text[], text[], text[], text[]",
+    "'{1,2}', '{1,1}', '{0,0}', '{m,m}', '{c,c}', '{d,d}', '{k,k}', '{f,f}', '{h,h}'",
+);
+
 /// Fills a table: `select` has a row for each `n`.
 async fn fill(client: &mut Client, backend: Backend, insert: &str, select: &str, rows: u32) {
     let numbers = format!("WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows})");
@@ -51,18 +58,15 @@ async fn plan(database: &TestDatabase, client: &mut Client, name: &str, text: &s
                     match name {
                         "claim" => (types, values),
                         _ => (
-                            format!("bigint[], bigint[], {types}"),
-                            format!("'{{1,2}}', '{{1,1}}', {values}"),
+                            format!("{}, {}, {}, {types}", LEASES.0, FAILURES.0, FAILURES.0),
+                            format!("{}, {}, {}, {values}", LEASES.1, FAILURES.1, FAILURES.1),
                         ),
                     }
                 }
-                "done" => ("bigint[], bigint[]".into(), "'{1,2}', '{1,1}'".into()),
-                "extend" => ("bigint[], bigint[], bigint".into(), "'{1,2}', '{1,1}', 1".into()),
+                "done" => (LEASES.0.into(), LEASES.1.into()),
+                "extend" => (format!("{}, bigint", LEASES.0), format!("{}, 1", LEASES.1)),
                 "backlog" => (String::new(), String::new()),
-                _ => (
-                    "bigint[], bigint[], bigint[], text[], text[], text[], text[], text[], text[]".into(),
-                    "'{1,2}', '{1,1}', '{0,0}', '{m,m}', '{c,c}', '{d,d}', '{k,k}', '{f,f}', '{h,h}'".into(),
-                ),
+                _ => (FAILURES.0.into(), FAILURES.1.into()),
             };
             let (types, values) = if types.is_empty() {
                 (String::new(), String::new())

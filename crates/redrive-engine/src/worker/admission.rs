@@ -13,6 +13,7 @@ use crate::judge::{self, Record};
 use crate::routes::Route;
 use crate::slots::Task;
 use crate::trial;
+use crate::witness::About;
 
 /// How long an event that must be tried alone waits while another one is.
 const TRIAL_PAUSE: Duration = Duration::from_millis(500);
@@ -61,40 +62,39 @@ impl Worker {
         let interrupted = work.interrupted;
         let (event, record) = Record::split(work);
         if interrupted {
-            self.fail(lease, &event, record, Failure::interrupted());
+            self.fail(lease, event, record, Failure::interrupted());
             return None;
         }
         let route = match self.routes.find(&event).cloned() {
             Ok(route) => route,
             Err(failure) => {
-                self.fail(lease, &event, record, failure);
+                self.fail(lease, event, record, failure);
                 return None;
             }
         };
         let on_trial = judge::is_on_trial(&self.pipeline.policy, &record);
         let seat = on_trial.then(trial::enter).flatten();
         if on_trial && seat.is_none() {
-            self.put_off(lease, &event, &record, TRIAL_PAUSE);
+            self.put_off(lease, event, &record, TRIAL_PAUSE);
             return None;
         }
         let admission = route.breaker().admit(event.id, Instant::now());
         if let Admission::After(after) = admission {
-            self.put_off(lease, &event, &record, after);
+            self.put_off(lease, event, &record, after);
             return None;
         }
         self.hand.insert(event.id, Held { lease, record, seat });
         Some((route, event))
     }
 
-    fn put_off(&mut self, lease: Lease, event: &Event, record: &Record, after: Duration) {
-        let about = self.witness.about(event, record.retry_count);
+    fn put_off(&mut self, lease: Lease, event: Event, record: &Record, after: Duration) {
         let after = judge::spread(after, event.id.0);
-        self.settle_later(lease, Settlement::Release { after }, about);
+        self.settle_later(lease, Settlement::Release { after }, About::of(event, record.retry_count));
     }
 
-    fn fail(&mut self, lease: Lease, event: &Event, record: Record, failure: Failure) {
-        let about = self.witness.about(event, record.retry_count);
-        let settlement = judge::sentence(&self.pipeline.name, &self.pipeline.policy, event, record, failure);
-        self.settle_later(lease, settlement, about);
+    fn fail(&mut self, lease: Lease, event: Event, record: Record, failure: Failure) {
+        let retry_count = record.retry_count;
+        let settlement = judge::sentence(&self.pipeline.name, &self.pipeline.policy, &event, record, failure);
+        self.settle_later(lease, settlement, About::of(event, retry_count));
     }
 }

@@ -215,10 +215,10 @@ fn attempts(attempts: &[Attempt], now: Timestamp) -> Vec<Try> {
             number: attempt.number,
             missing,
             at: Moment::new(attempt.at, now),
-            class: attempt.class().name(),
-            code: attempt.code.as_ref().map(|code| text::line(&code.to_string(), 40)),
-            kind: text::line(&attempt.kind, 80),
-            message: text::line(&attempt.message, 600),
+            class: attempt.failure.class.name(),
+            code: attempt.failure.code.as_ref().map(|code| text::line(&code.to_string(), 40)),
+            kind: text::line(&attempt.failure.kind, 80),
+            message: text::line(&attempt.failure.message, 600),
         }
     });
     let mut shown: Vec<Try> = shown.collect();

@@ -296,10 +296,10 @@ impl From<Origin> for OriginView {
 impl From<&Attempt> for AttemptView {
     fn from(attempt: &Attempt) -> Self {
         let failure = FailureView {
-            class: attempt.class().into(),
-            code: attempt.code.as_ref().map(ToString::to_string),
-            kind: attempt.kind.clone(),
-            message: attempt.message.clone(),
+            class: attempt.failure.class.into(),
+            code: attempt.failure.code.as_ref().map(ToString::to_string),
+            kind: attempt.failure.kind.clone(),
+            message: attempt.failure.message.clone(),
         };
         Self { at: attempt.at, number: attempt.number, failure }
     }

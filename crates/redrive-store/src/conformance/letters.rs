@@ -290,7 +290,7 @@ async fn a_letter_has_everything_and_hostile_texts_survive<S: DeadLetterSubject>
         );
         let last = letter.history.attempts().last().expect("its death is in its history");
         assert_eq!(
-            (last.class(), &last.kind, &last.code),
+            (last.failure.class, &last.failure.kind, &last.failure.code),
             (dead.failure.class, &dead.failure.kind, &dead.failure.code)
         );
         assert!(summary.attempts >= 1 && letter.resolution.is_none());
