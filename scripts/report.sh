@@ -9,12 +9,12 @@ record() { # SUITE PASSED FAILED SKIPPED [NOTE]
     echo "$*" >>"$results"
 }
 
-record_suites() { # LOG STATUS: cargo test's output and exit status
+record_suites() { # LOG STATUS: output and exit status of scripts/suites
     local suites
-    suites=$(awk -f scripts/suites.awk "$1")
+    suites=$(awk -f scripts/suites.awk "$1" | LC_ALL=C sort)
     [ -z "$suites" ] || echo "$suites" >>"$results"
     if [ "$2" != 0 ] && ! awk -F '\t' '$3 > 0 { found = 1 } END { exit !found }' <<<"$suites"; then
-        record 'cargo test' 0 1 0 "FAILED: exit status $2 before the tests were done"
+        record tests 0 1 0 "FAILED: exit status $2 before the tests were done"
     fi
 }
 

@@ -47,7 +47,7 @@ postgres_create() {
 listen_addresses = '127.0.0.1'
 port = $port
 unix_socket_directories = ''
-max_connections = 200
+max_connections = 400
 CONF
     "${unprivileged[@]}" "$bin/postgres" --single -D "$home/data" postgres \
         <<<'CREATE DATABASE redrive'
@@ -102,7 +102,7 @@ pid-file = "$home/data/mariadbd.pid"
 socket = mariadbd.sock
 bind-address = 127.0.0.1
 port = $port
-max-connections = 200
+max-connections = 400
 character-set-server = utf8mb4
 skip-name-resolve
 CONF

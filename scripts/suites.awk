@@ -1,4 +1,4 @@
-# Reads the output of cargo test; writes one line per suite, fields separated by tabs:
+# Reads the output of scripts/suites; writes one line per suite, fields separated by tabs:
 #   suite  passed  failed  skipped  [note]...
 # A suite is a test binary, named by its source file, or the doc-tests of a crate. Tests
 # that skipped themselves, listed in the file REDRIVE_TEST_SKIPS as `suite<TAB>reason`, look
@@ -31,7 +31,7 @@
     reported[suites] = 1
 }
 
-/^error: (test|doctest) failed, to rerun pass/ { broken[suites] = 1 }
+/^error: (test failed with exit status|doctest failed)/ { broken[suites] = 1 }
 
 END {
     for (i = 1; i <= suites; i++) judge(i)
@@ -93,14 +93,14 @@ function move_own_skips(   file, line, fields, i) {
     }
 }
 
-# The suite that a test meant: its file, another file of its crate's src/, or its crate or
-# module path. One that cannot be told gets a row of its own, below nought passed, so that
-# the columns add up.
+# The suite that a test meant: its file, another file of its crate's src/ (of a library and
+# a program the one with tests), or its crate or module path. One that cannot be told gets a
+# row of its own, below nought passed, so that the columns add up.
 function suite_of(title,   i, top) {
     for (i = 1; i <= suites; i++) if (name[i] == title) return i
     if (match(title, /.*\/src\//)) {
         top = substr(title, 1, RLENGTH)
-        for (i = 1; i <= suites; i++) if (index(name[i], top) == 1) return i
+        for (i = 1; i <= suites; i++) if (index(name[i], top) == 1 && passed[i] > 0) return i
     }
     sub(/::.*/, "", title)
     gsub(/-/, "_", title)
