@@ -14,12 +14,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redrive_testkit::{Client, TestDatabase, backends, mysql, postgres, sqlite};
+use redrive_testkit::{Client, TestDatabase, backends, eventually, mysql, postgres, sqlite};
 use serde_json::{Value, json};
 use support::{Server, folder_with, seed};
 
 const KILLS: u64 = 30;
 const CALLERS: usize = 4;
+/// As many for each kill are enough to prove something; a busy machine takes its time.
+const EVENTS_PER_KILL: usize = 60;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_sqlite_nothing_that_was_answered_for_is_lost() {
@@ -54,6 +56,9 @@ async fn survives_kills(database: TestDatabase) {
         *calls.address.lock().unwrap() = Some(server.address);
         let moment = (seed.wrapping_add(kill).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) % 250;
         tokio::time::sleep(Duration::from_millis(moment)).await;
+        let enough = EVENTS_PER_KILL * kill as usize;
+        let accepted = || async { calls.accepted.lock().unwrap().len() >= enough };
+        eventually(Duration::from_secs(60), "events are accepted", accepted).await;
         server.signal("KILL");
         drop(server);
     }
