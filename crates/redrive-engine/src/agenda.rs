@@ -9,6 +9,7 @@ use tokio::time::Instant;
 /// The most due times that are remembered; the poll interval covers the rest.
 const MAX_TIMES: usize = 10_000;
 
+/// When one worker looks for work next, and when it extends its leases.
 #[derive(Debug)]
 pub(crate) struct Agenda {
     poll_interval: Duration,
@@ -61,14 +62,17 @@ impl Agenda {
         }
     }
 
+    /// When to look at the latest.
     pub(crate) fn next_look(&self) -> Instant {
         self.due.peek().map_or(self.next_poll, |Reverse(due)| self.next_poll.min(*due))
     }
 
+    /// When leases are extended next.
     pub(crate) const fn next_heartbeat(&self) -> Instant {
         self.next_heartbeat
     }
 
+    /// Leases were extended just now.
     pub(crate) fn heartbeat_done(&mut self) {
         self.next_heartbeat = Instant::now() + self.heartbeat_interval;
     }

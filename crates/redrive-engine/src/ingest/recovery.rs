@@ -44,6 +44,7 @@ impl Ingest {
             Outcome::Quarantined { file, reason, rescued, held } => {
                 self.tally.reuploaded.increment(rescued);
                 self.tally.stored.increment(rescued);
+                self.tally.delivered.increment(rescued);
                 self.tally.damaged.increment(1);
                 // The whole file is in the store, set aside: none of its events is lost.
                 self.books.left_disk(Fate::Delivered, held, self.author(&file));
