@@ -20,6 +20,8 @@ use crate::failure::{Class, Code, Failure};
 pub const MAX_ATTEMPTS: usize = 10;
 /// How much of a message an attempt keeps; the letter itself has the whole latest one.
 const MAX_MESSAGE: usize = 500;
+/// How much of a type.
+const MAX_KIND: usize = 255;
 
 /// One failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,18 +138,20 @@ fn is_same(one: &Arc<Failure>, other: &Arc<Failure>) -> bool {
 }
 
 fn shorten(failure: Arc<Failure>) -> Arc<Failure> {
-    match failure.message.char_indices().nth(MAX_MESSAGE) {
-        Some((end, _)) => {
-            let message = format!("{} […cut]", &failure.message[..end]);
-            Arc::new(Failure {
-                class: failure.class,
-                code: failure.code.clone(),
-                kind: failure.kind.clone(),
-                message,
-            })
+    match (cut(&failure.kind, MAX_KIND), cut(&failure.message, MAX_MESSAGE)) {
+        (None, None) => failure,
+        (kind, message) => {
+            let Failure { class, code, .. } = &*failure;
+            let kind = kind.unwrap_or_else(|| failure.kind.clone());
+            let message = message.unwrap_or_else(|| failure.message.clone());
+            Arc::new(Failure { class: *class, code: code.clone(), kind, message })
         }
-        None => failure,
     }
+}
+
+/// The beginning of a text that is longer than this.
+fn cut(text: &str, max: usize) -> Option<String> {
+    text.char_indices().nth(max).map(|(end, _)| format!("{} […cut]", &text[..end]))
 }
 
 #[cfg(test)]
@@ -180,6 +184,15 @@ mod tests {
         assert_eq!(text.matches("try later").count(), 2);
         assert!(text.contains(r#"{"at":"1970-01-01T00:00:02Z","number":2}"#), "{text}");
         assert_eq!(serde_json::from_str::<History>(&text).unwrap(), history);
+    }
+
+    #[test]
+    fn long_types_and_messages_are_cut() {
+        let failure = Failure::permanent("K".repeat(300), "m".repeat(600));
+        let history = History::default().with(failure, Timestamp::UNIX_EPOCH);
+        let kept = &history.attempts()[0].failure;
+        assert_eq!(kept.kind, format!("{} […cut]", "K".repeat(MAX_KIND)));
+        assert_eq!(kept.message, format!("{} […cut]", "m".repeat(MAX_MESSAGE)));
     }
 
     /// A person may have edited it.

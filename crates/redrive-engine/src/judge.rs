@@ -87,5 +87,5 @@ fn limited<'a>(policy: &'a Policy, record: &Record) -> Cow<'a, Policy> {
 /// Up to a quarter more, so that what was put off together does not come back together.
 pub(crate) fn spread(after: Duration, seed: i64) -> Duration {
     let part = u32::try_from(seed.rem_euclid(256)).unwrap_or(0);
-    after + after / 1024 * part + Duration::from_millis(1)
+    after.saturating_add(after / 1024 * part).saturating_add(Duration::from_millis(1))
 }

@@ -37,7 +37,7 @@ impl About {
 
 pub(crate) struct Witness {
     pipeline: Arc<Pipeline>,
-    types: HashMap<String, Gauges>,
+    types: HashMap<String, Series>,
     /// Settlements on their way to the store.
     pending: Vec<Pending>,
     /// Whether the store was down when last asked.
@@ -47,7 +47,7 @@ pub(crate) struct Witness {
 /// A settlement on its way to the store.
 struct Pending {
     work: WorkId,
-    outcome: &'static str,
+    end: End,
     about: About,
     failed: Option<Failed>,
     /// Until when nobody else may have it.
@@ -56,9 +56,18 @@ struct Pending {
     is_unsure: bool,
 }
 
+/// What was decided.
+#[derive(Clone, Copy)]
+enum End {
+    Delivered,
+    Retried,
+    Dead,
+    Released,
+}
+
 /// The series of one event type.
 #[derive(Clone)]
-struct Gauges {
+struct Series {
     delivered: Counter,
     retried: Counter,
     dead: Counter,
@@ -75,20 +84,20 @@ impl Witness {
     /// A handler has run.
     pub(crate) fn attempt(&mut self, outcome: &Outcome) {
         for event in &outcome.events {
-            self.gauges(&event.event_type).seconds.record(outcome.took);
+            self.series(&event.event_type).seconds.record(outcome.took);
         }
     }
 
     /// Something was decided, and is not durable yet.
     pub(crate) fn judged(&mut self, lease: &Lease, settlement: &Settlement, about: About) {
-        let (outcome, failed) = match settlement {
-            Settlement::Done => ("delivered", None),
-            Settlement::Retry { .. } => ("retried", None),
-            Settlement::Dead { failed } => ("dead", Some(failed.clone())),
-            Settlement::Release { .. } => ("released", None),
+        let (end, failed) = match settlement {
+            Settlement::Done => (End::Delivered, None),
+            Settlement::Retry { .. } => (End::Retried, None),
+            Settlement::Dead { failed } => (End::Dead, Some(failed.clone())),
+            Settlement::Release { .. } => (End::Released, None),
         };
         let (work, until) = (lease.work(), lease.until());
-        self.pending.push(Pending { work, outcome, about, failed, until, is_unsure: false });
+        self.pending.push(Pending { work, end, about, failed, until, is_unsure: false });
     }
 
     /// What was decided is durable, but for what was lost. A settlement of ours whose answer did not come is
@@ -98,18 +107,19 @@ impl Witness {
         let mut dead = false;
         for pending in std::mem::take(&mut self.pending) {
             let was_taken = pending.is_unsure && now < pending.until;
-            let Pending { work, outcome, about, failed, .. } = pending;
+            let Pending { work, end, about, failed, .. } = pending;
             if lost.contains(&work) && !was_taken {
                 tracing::warn!(pipeline = %self.pipeline.name, %work, "lease lost: another worker took it over");
                 continue;
             }
-            let gauges = self.gauges(&about.event_type);
-            match outcome {
-                "delivered" => gauges.delivered.increment(1),
-                "retried" => gauges.retried.increment(1),
-                "dead" => gauges.dead.increment(1),
-                _ => gauges.released.increment(1),
-            }
+            let series = self.series(&about.event_type);
+            let counter = match end {
+                End::Delivered => &series.delivered,
+                End::Retried => &series.retried,
+                End::Dead => &series.dead,
+                End::Released => &series.released,
+            };
+            counter.increment(1);
             if let Some(failed) = failed {
                 self.bury(work, &about, &failed);
                 dead = true;
@@ -195,11 +205,11 @@ impl Witness {
         matches!(&self.pipeline.routes, Some(Routes::ByType(routes)) if routes.contains_key(event_type))
     }
 
-    fn gauges(&mut self, event_type: &str) -> &Gauges {
+    fn series(&mut self, event_type: &str) -> &Series {
         let known = self.types.contains_key(event_type) || self.is_registered(event_type);
         let label = if known || self.pipeline.labels.is_admitted(event_type) { event_type } else { "other" };
         if !self.types.contains_key(label) {
-            self.types.insert(label.to_owned(), Gauges::new(&self.pipeline.name, label));
+            self.types.insert(label.to_owned(), Series::new(&self.pipeline.name, label));
         }
         &self.types[label]
     }
@@ -219,7 +229,7 @@ impl Labels {
     }
 }
 
-impl Gauges {
+impl Series {
     fn new(pipeline: &str, event_type: &str) -> Self {
         let events = |outcome: &'static str| {
             let labels = [
