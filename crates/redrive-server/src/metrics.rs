@@ -85,11 +85,6 @@ fn describe() {
         "redrive_kafka_spooled_total",
         "Letters that went to disk because Kafka did not take them."
     );
-    describe_counter!(
-        "redrive_journal_damaged_total",
-        "What was wrong with a journal when it was opened at the start: damaged, missing, or unfinished, which a \
-         crash explains."
-    );
     describe_gauge!("redrive_backlog", "Work that waits or is being done.");
     describe_gauge!("redrive_dead_letters", "Dead letters by status.");
     describe_gauge!(
