@@ -4,7 +4,8 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest as _, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Visitor};
+use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 use serde_json::error::Category;
 use serde_path_to_error::{Path, Segment};
 
@@ -14,12 +15,14 @@ use crate::problem::advice;
 /// One or many: an object, or an array of them.
 pub(crate) async fn many<T: DeserializeOwned>(request: Request) -> Result<Vec<T>, Problem> {
     let bytes = json(request).await?;
-    if bytes.trim_ascii_start().first() == Some(&b'[') { parse(&bytes) } else { Ok(vec![parse(&bytes)?]) }
+    let is_array = bytes.trim_ascii_start().first() == Some(&b'[');
+    let objects: Vec<Object<T>> = if is_array { parse(&bytes)? } else { vec![parse(&bytes)?] };
+    Ok(objects.into_iter().map(|Object(object)| object).collect())
 }
 
 /// One object.
 pub(crate) async fn one<T: DeserializeOwned>(request: Request) -> Result<T, Problem> {
-    parse(&json(request).await?)
+    parse(&json(request).await?).map(|Object(object)| object)
 }
 
 /// One object; no body at all is an empty one.
@@ -28,7 +31,7 @@ pub(crate) async fn one_or_none<T: DeserializeOwned + Default>(request: Request)
     let bytes = read(request).await?;
     match (bytes.is_empty(), declared) {
         (true, _) => Ok(T::default()),
-        (false, true) => parse(&bytes),
+        (false, true) => parse(&bytes).map(|Object(object)| object),
         (false, false) => Err(not_json()),
     }
 }
@@ -57,6 +60,41 @@ fn is_json(headers: &HeaderMap) -> bool {
 fn not_json() -> Problem {
     let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
     Problem::new(status, advice(status))
+}
+
+/// An object, and nothing else: the fields of a struct could be taken from an array as well, by their order.
+#[derive(Debug)]
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::deserialize(Named(deserializer)).map(Self)
+    }
+}
+
+/// Reads a struct by the names of its fields.
+struct Named<D>(D);
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Named<D> {
+    type Error = D::Error;
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        self.0.deserialize_map(visitor)
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_any(visitor)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
@@ -101,7 +139,6 @@ fn misfit(path: &Path, error: &serde_json::Error) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use serde::Deserialize;
     use serde_json::Value;
 
     use super::*;
@@ -117,7 +154,7 @@ mod tests {
     }
 
     fn problem(json: &str) -> Value {
-        serde_json::to_value(parse::<Vec<Thing>>(json.as_bytes()).unwrap_err()).unwrap()
+        serde_json::to_value(parse::<Vec<Object<Thing>>>(json.as_bytes()).unwrap_err()).unwrap()
     }
 
     #[test]
@@ -152,9 +189,17 @@ mod tests {
         }
     }
 
+    // A bug: `[null, null]` redrove a letter, as if it were the two fields of the request.
+    #[test]
+    fn an_array_is_no_object_whatever_is_in_it() {
+        assert!(parse::<Object<Thing>>(b"[\"a\", \"b\"]").is_err());
+        let problem = problem("[{\"name\": \"a\"}, [\"a\", \"b\"]]");
+        assert_eq!((problem["status"].clone(), problem["item"].clone()), (422.into(), 1.into()), "{problem}");
+    }
+
     #[test]
     fn a_payload_keeps_its_text_on_the_way_through() {
-        let things: Vec<Thing> = parse(b"[{\"name\":\"a\",\"payload\":{ \"n\": 1e400 }}]").unwrap();
-        assert_eq!(things[0].payload.0, "{ \"n\": 1e400 }");
+        let things: Vec<Object<Thing>> = parse(b"[{\"name\":\"a\",\"payload\":{ \"n\": 1e400 }}]").unwrap();
+        assert_eq!(things[0].0.payload.0, "{ \"n\": 1e400 }");
     }
 }
