@@ -94,7 +94,7 @@ fn configuration(database: &TestDatabase) -> String {
         "[jobs.mails]\n\
          database = \"{}\"\n\
          concurrency = 4\n\
-         lease = \"1s\"\n\
+         lease = \"3s\"\n\
          poll-interval = \"100ms\"\n\
          retry = {{ initial = \"100ms\", factor = 1.0, max = \"100ms\" }}\n\
          handler = {{ command = [\"sh\", \"-c\", \"{HANDLER}\"] }}\n",
