@@ -29,7 +29,7 @@ use crate::judge::{self, Record};
 use crate::pipeline::Pipeline;
 use crate::routes::{Route, Routes};
 use crate::slots::{Outcome, Slots, Task};
-use crate::trial::{self, Seat};
+use crate::trial::Seat;
 use crate::witness::{About, Witness};
 
 /// How long to wait before a store that failed is asked again.
@@ -102,11 +102,8 @@ impl Worker {
     }
 
     fn wants_a_turn(&self) -> bool {
-        !self.judged.is_empty() || (self.agenda.is_hungry() && self.room() > 0 && self.may_claim())
-    }
-
-    fn may_claim(&self) -> bool {
-        !self.pipeline.switch.is_paused() && !trial::is_hushed()
+        !self.judged.is_empty()
+            || (self.agenda.is_hungry() && self.room() > 0 && !self.pipeline.switch.is_paused())
     }
 
     fn room(&self) -> u32 {
@@ -123,7 +120,6 @@ impl Worker {
                 () = self.pipeline.bell.rung(), if !self.agenda.is_hungry() => self.agenda.hurry(),
                 () = sleep_until(self.agenda.next_look()), if !self.agenda.is_hungry() => self.agenda.hurry(),
                 () = self.pipeline.switch.turned(), if self.pipeline.switch.is_paused() => self.agenda.hurry(),
-                () = trial::hush_over(), if trial::is_hushed() => {}
                 () = sleep_until(self.agenda.next_heartbeat()) => self.heartbeat().await,
             }
         }
@@ -211,7 +207,7 @@ impl Worker {
 
     fn claim(&self, terms: Terms) -> Option<Claim> {
         let limit = self.room().min(self.pipeline.pace.batch_size);
-        if limit == 0 || self.stop.is_cancelled() || !self.may_claim() {
+        if limit == 0 || self.stop.is_cancelled() || self.pipeline.switch.is_paused() {
             return None;
         }
         Some(Claim {

@@ -24,7 +24,7 @@ pub enum ConsoleError {
     #[error("{0}")]
     Refused(Refusal),
     /// The operation cannot go there from where it is.
-    #[error("operation {id} is {}: it cannot {verb} any more", state.name())]
+    #[error("operation {id} is {}: it cannot {verb} now", state.name())]
     WrongState {
         /// The operation.
         id: i64,
