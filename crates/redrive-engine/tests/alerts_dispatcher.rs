@@ -1,14 +1,14 @@
 //! The dispatcher, with time that stands still until nothing else is left to do.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests fail as the tests do")]
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+mod counters;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use counters::Counters;
 use jiff::Timestamp;
-use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, SharedString, Unit};
 use redrive_core::fingerprint::Fingerprint;
 use redrive_engine::alerts::{
     Alert, AlertService as _, Channel, ChannelError, DeadLetterAlert, Dispatcher, DispatcherOptions,
@@ -305,40 +305,12 @@ async fn the_end_does_not_wait_longer_than_the_deadline() {
     assert_eq!(alive.told().len(), 2);
 }
 
-/// Counters by their labels.
-#[derive(Default)]
-struct Counters(Mutex<HashMap<String, Arc<AtomicU64>>>);
-
-impl Counters {
-    fn get(&self, channel: &str, outcome: &str) -> u64 {
-        let key = format!("redrive_alerts_total {channel} {outcome}");
-        self.0.lock().unwrap().get(&key).map_or(0, |count| count.load(Ordering::Relaxed))
-    }
-}
-
-impl metrics::Recorder for &Counters {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        let labels: Vec<_> = key.labels().map(metrics::Label::value).collect();
-        let name = format!("{} {}", key.name(), labels.join(" "));
-        Counter::from_arc(self.0.lock().unwrap().entry(name).or_default().clone())
-    }
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::noop()
-    }
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::noop()
-    }
-}
-
 #[test]
 fn every_alert_is_counted_by_what_became_of_it() {
     let counters = Counters::default();
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    metrics::with_local_recorder(&&counters, || {
+    metrics::with_local_recorder(&counters, || {
         runtime.block_on(async {
             let (slack, email) =
                 (Recorder::new("slack", Behaviour::Take), Recorder::new("email", Behaviour::Hang));
@@ -350,9 +322,9 @@ fn every_alert_is_counted_by_what_became_of_it() {
         });
     });
     // 30 first letters and a count of 99; 20 go out, 11 are over the limit, and that is mentioned.
-    assert_eq!(counters.get("slack", "sent"), 21);
-    assert_eq!(counters.get("slack", "suppressed"), 99 + 11);
+    assert_eq!(counters.get("redrive_alerts_total slack sent"), 21);
+    assert_eq!(counters.get("redrive_alerts_total slack suppressed"), 99 + 11);
     // The queue has room for 30 of 31; none is taken before the end.
-    assert_eq!(counters.get("email", "sent"), 0);
-    assert_eq!(counters.get("email", "dropped"), 31);
+    assert_eq!(counters.get("redrive_alerts_total email sent"), 0);
+    assert_eq!(counters.get("redrive_alerts_total email dropped"), 31);
 }

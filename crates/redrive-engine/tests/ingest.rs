@@ -1,16 +1,17 @@
 //! The ingest pipeline in one process: what it accepts, where it goes, and what it never loses.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests fail as the tests do")]
 
-use std::collections::{BTreeSet, HashMap};
+mod counters;
+
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
+use counters::Counters;
 use jiff::Timestamp;
-use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, SharedString, Unit};
 use redrive_core::dead_letter::{Filter, Operator, Order, Outcome, Page, Refusal};
 use redrive_engine::alerts::{
     AlertService, DeadLetterAlert, Dropped, HandlerDown, HandlerUp, Level, Silence,
@@ -260,27 +261,6 @@ async fn before_a_file_is_evicted_the_store_is_asked() {
     stand.end().await;
 }
 
-/// Counters by their labels.
-#[derive(Default)]
-struct Counters(Mutex<HashMap<String, Arc<AtomicU64>>>);
-
-impl metrics::Recorder for Counters {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        let labels: Vec<_> = key.labels().map(metrics::Label::value).collect();
-        let name = format!("{} {}", key.name(), labels.join(" "));
-        Counter::from_arc(self.0.lock().unwrap().entry(name).or_default().clone())
-    }
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::noop()
-    }
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::noop()
-    }
-}
-
 /// What was rescued from it was in the store, and nobody had delivered it.
 #[tokio::test]
 async fn what_is_rescued_from_a_damaged_file_counts_as_delivered() {
@@ -297,8 +277,7 @@ async fn what_is_rescued_from_a_damaged_file_counts_as_delivered() {
         })
     });
     eventually("set aside", || stand.alerts.contains("file damaged")).await;
-    let delivered =
-        counters.0.lock().unwrap()["redrive_events_total events  delivered"].load(Ordering::Relaxed);
+    let delivered = counters.get("redrive_events_total events  delivered");
     assert_eq!((delivered, stand.stored()), (2, 2));
     stand.end().await;
 }
