@@ -14,7 +14,7 @@ pub fn tell(pipeline: &str, journal: &Journal, alerts: &dyn AlertService) {
     describe_counter!(
         "redrive_journal_damaged_total",
         "What was not as it should be when a journal was opened: damaged or missing (events may be lost), \
-         unfinished (the end of a write that a crash interrupted)."
+         unfinished (a write that a crash interrupted)."
     );
     let found = |kind: &'static str| -> Counter {
         counter!("redrive_journal_damaged_total", "pipeline" => pipeline.to_owned(), "kind" => kind)
@@ -27,7 +27,7 @@ pub fn tell(pipeline: &str, journal: &Journal, alerts: &dyn AlertService) {
     for damaged in &journal.recovery().damaged {
         found(name(damaged.kind)).increment(1);
         if !damaged.is_damage() {
-            tracing::warn!(pipeline, %dir, found = %damaged, "the journal was cut to its last whole record");
+            tracing::warn!(pipeline, %dir, found = %damaged, "a write to the journal was interrupted: what is whole of it counts");
             continue;
         }
         tracing::error!(pipeline, %dir, found = %damaged, "the journal is damaged: events may be lost");

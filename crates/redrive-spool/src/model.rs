@@ -18,6 +18,9 @@ use jiff::Timestamp;
 
 use crate::filesystem::{File, Filesystem, Names, Stamp};
 
+/// What reaches the disk as a whole, in some losses of power. So small that a record can be several.
+const PAGE: usize = 64;
+
 /// A disk in memory. Clones are one disk.
 #[derive(Debug, Clone, Default)]
 pub struct ModelDisk(Arc<Mutex<World>>);
@@ -180,12 +183,16 @@ impl Contents {
         let unsynced = self.bytes.get(survives.len()..).unwrap_or_default();
         if !self.is_lost && !unsynced.is_empty() {
             let part = &unsynced[..dice.roll(unsynced.len() as u64 + 1) as usize];
-            match dice.roll(4) {
+            match dice.roll(5) {
                 0 => {}
                 1 => survives.extend(part),
                 2 => survives.extend(part.iter().map(|_| 0)),
                 // Pages are written in no order: the length is there, some of the bytes are not.
-                _ => survives.extend(part.iter().map(|byte| if dice.roll(8) == 0 { 0 } else { *byte })),
+                3 => survives.extend(part.iter().map(|byte| if dice.roll(8) == 0 { 0 } else { *byte })),
+                _ => part.chunks(PAGE).for_each(|page| {
+                    let is_written = u8::from(dice.roll(4) > 0);
+                    survives.extend(page.iter().map(|byte| byte * is_written));
+                }),
             }
         }
         *self = Self { bytes: survives.clone(), durable: survives, is_lost: false };

@@ -375,7 +375,9 @@ fn open_with(bytes: &[u8]) -> (Journal, tempfile::TempDir) {
 fn three() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let journal = Journal::open(folder.path(), JournalOptions::default()).unwrap();
-    journal.append_blocking(records(&["one", "two", "three"])).unwrap();
+    for record in ["one", "two", "three"] {
+        journal.append_blocking(records(&[record])).unwrap();
+    }
     drop(journal);
     fs::read(folder.path().join(FIRST)).unwrap()
 }
@@ -399,6 +401,54 @@ fn whichever_byte_is_flipped_only_its_own_record_is_missed_and_it_is_kept() {
         journal.append_blocking(records(&["more"])).unwrap();
         assert_eq!(texts(&journal).len(), left.len() + 1);
     }
+}
+
+/// Pages of one write reach the disk in any order: the power can fail when its end is there and its middle is not.
+#[test]
+fn a_write_that_the_power_cut_in_the_middle_is_no_damage_and_its_whole_records_are_delivered() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || Journal::open(folder.path(), JournalOptions::default()).unwrap();
+    let journal = open();
+    journal.append_blocking(records(&["answered"])).unwrap();
+    let file = folder.path().join(FIRST);
+    let torn_from = fs::read(&file).unwrap().len();
+    journal.append_blocking(records(&["torn", "torn too", "whole"])).unwrap();
+    drop(journal);
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[torn_from..torn_from + 20].fill(0);
+    fs::write(&file, &bytes).unwrap();
+
+    let journal = open();
+    assert_eq!(texts(&journal), ["answered", "torn too", "whole"]);
+    let found = &journal.recovery().damaged;
+    assert_eq!(found.iter().map(|found| found.kind).collect::<Vec<_>>(), [Damage::Unfinished]);
+    journal.append_blocking(records(&["later"])).unwrap();
+    drop(journal);
+    // It is in an older segment now.
+    let journal = open();
+    assert_eq!(texts(&journal), ["answered", "torn too", "whole", "later"]);
+    assert!(!journal.recovery().damaged.iter().any(Damaged::is_damage));
+}
+
+#[test]
+fn damage_before_another_write_is_told_with_what_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || Journal::open(folder.path(), JournalOptions::default()).unwrap();
+    let journal = open();
+    journal.append_blocking(records(&["answered"])).unwrap();
+    let file = folder.path().join(FIRST);
+    let damaged_from = fs::read(&file).unwrap().len();
+    journal.append_blocking(records(&["gone", "whole"])).unwrap();
+    journal.append_blocking(records(&["later"])).unwrap();
+    drop(journal);
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[damaged_from..damaged_from + 4].fill(0);
+    fs::write(&file, &bytes).unwrap();
+
+    let journal = open();
+    assert_eq!(texts(&journal), ["answered", "whole", "later"]);
+    let kinds: Vec<_> = journal.recovery().damaged.iter().map(|found| found.kind).collect();
+    assert_eq!(kinds, [Damage::Damaged, Damage::Missing(Position(2).into())]);
 }
 
 #[test]
@@ -458,7 +508,9 @@ fn a_damaged_record_that_holds_a_journal_is_one_damaged_record() {
     let inner = three();
     let folder = tempfile::tempdir().unwrap();
     let journal = Journal::open(folder.path(), JournalOptions::default()).unwrap();
-    journal.append_blocking(vec!["before".into(), inner.into(), "after".into()]).unwrap();
+    for record in ["before".into(), inner.into(), "after".into()] {
+        journal.append_blocking(vec![record]).unwrap();
+    }
     drop(journal);
     let path = folder.path().join(FIRST);
     let mut bytes = fs::read(&path).unwrap();

@@ -22,6 +22,8 @@ pub(super) enum Kind {
 pub(super) struct Frame {
     pub(super) kind: Kind,
     pub(super) number: u64,
+    /// Whether it was written together with the frame before it: both were synced, or neither.
+    pub(super) continues: bool,
     /// Where its payload is.
     pub(super) payload: Range<usize>,
 }
@@ -57,11 +59,12 @@ impl Kind {
     }
 }
 
-/// Writes a frame. The payload is shorter than 4 GiB: the options see to it.
+/// Adds a frame to what is written with one sync. The payload is shorter than 4 GiB: the options see to it.
 pub(super) fn encode(kind: Kind, number: u64, payload: &[u8], into: &mut Vec<u8>) {
     let start = into.len();
+    let continues = u8::from(start > 0);
     into.extend_from_slice(&MARKER);
-    into.extend_from_slice(&[kind.code(), 0, 0, 0]);
+    into.extend_from_slice(&[kind.code(), continues, 0, 0]);
     into.extend_from_slice(&u32::try_from(payload.len()).unwrap_or(u32::MAX).to_le_bytes());
     into.extend_from_slice(&number.to_le_bytes());
     into.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
@@ -82,7 +85,7 @@ pub(super) fn decode(bytes: &[u8], at: usize) -> Found {
     if crc32fast::hash(payload) != u32_at(header, 20) {
         return Found::DamagedPayload(end);
     }
-    Found::Whole(Frame { kind, number: u64_at(header, 12), payload: start..end })
+    Found::Whole(Frame { kind, number: u64_at(header, 12), continues: header[5] != 0, payload: start..end })
 }
 
 /// The next place after this one where a frame's marker stands.

@@ -47,7 +47,8 @@
 //! ```text
 //!   0  4  marker  A5 72 64 6A
 //!   4  1  kind    1 start, 2 record, 3 acknowledged
-//!   5  3  zero
+//!   5  1  1 if it was written together with the frame before it, else 0
+//!   6  2  zero
 //!   8  4  length of the payload
 //!  12  8  number
 //!  20  4  checksum of the payload
@@ -60,6 +61,10 @@
 //!   that failed.
 //! - **acknowledged**: every record up to its number is; its payload is pairs of 8-byte numbers, first and
 //!   last, of ranges above that are, too.
+//!
+//! What is written together is synced together, and a disk may keep any part of it when the power fails: its
+//! end, and not its middle. Nobody was answered for any of it. So damage is told from an interrupted write by
+//! what comes after: a frame that begins another write.
 //!
 //! # Invariants
 //! - One writer, one open segment, the last. A segment is not written again after a restart, nor after any

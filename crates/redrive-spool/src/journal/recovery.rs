@@ -39,8 +39,8 @@ pub struct Damaged {
 /// What was not as it should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Damage {
-    /// The end of a segment is no whole record. That is what a write looks like that a crash interrupted, and
-    /// nobody was answered for; damage to the last record looks the same.
+    /// Something in the last write of a segment is no whole record. That is what a write looks like that a crash
+    /// interrupted, and nobody was answered for; damage to the last write looks the same.
     Unfinished,
     /// Bytes that were records once are none any more, or a whole segment is empty.
     Damaged,
@@ -71,8 +71,8 @@ impl fmt::Display for Damaged {
         match self.kind {
             Damage::Unfinished => write!(
                 formatter,
-                "{bytes} bytes at the end of the journal are no whole record: a write that was interrupted, and \
-                 nobody was answered for, or damage"
+                "{bytes} bytes in the last write of a file of the journal are no whole record: a write that was \
+                 interrupted, and nobody was answered for, or damage"
             ),
             Damage::Damaged if self.kept.is_none() => {
                 write!(formatter, "{bytes} bytes of the journal are zeros, or a file of it is empty")
@@ -96,8 +96,11 @@ impl fmt::Display for Damaged {
 /// Reads the folder.
 pub(super) fn recover(filesystem: &dyn Filesystem, dir: &Path) -> Result<(State, Recovery), Error> {
     let state = State { next: 1, ..State::default() };
-    let mut opening = Opening { filesystem, dir, state, numbers: Numbers::default(), damaged: Vec::new() };
-    for first in firsts(filesystem, dir)? {
+    let firsts = firsts(filesystem, dir)?;
+    let newest = firsts.last().copied().unwrap_or_default();
+    let mut opening =
+        Opening { filesystem, dir, newest, state, numbers: Numbers::default(), damaged: Vec::new() };
+    for first in firsts {
         opening.segment(first)?;
     }
     filesystem.sync_dir(dir).map_err(Error::io("sync", dir))?;
@@ -126,6 +129,8 @@ fn firsts(filesystem: &dyn Filesystem, dir: &Path) -> Result<Vec<u64>, Error> {
 struct Opening<'a> {
     filesystem: &'a dyn Filesystem,
     dir: &'a Path,
+    /// The last segment: what was written last is in it.
+    newest: u64,
     state: State,
     numbers: Numbers,
     damaged: Vec<Damaged>,
@@ -138,7 +143,8 @@ impl Opening<'_> {
         let bytes = self.filesystem.read(&path).map_err(Error::io("read", &path))?;
         let scan = segment::scan(&bytes);
         for range in &scan.damaged {
-            self.set_aside(first, &bytes, range.clone(), Damage::Damaged)?;
+            let kind = if scan.is_torn(range.start) { Damage::Unfinished } else { Damage::Damaged };
+            self.set_aside(first, &bytes, range.clone(), kind)?;
         }
         if scan.frames.is_empty() {
             // It had its name, so it held something.
@@ -196,6 +202,8 @@ impl Opening<'_> {
     /// Takes a segment's frames into account; returns the highest number that it may hold.
     fn learn(&mut self, first: u64, bytes: &[u8], scan: &Scan) -> u64 {
         let (state, numbers) = (&mut self.state, &mut self.numbers);
+        // Which numbers are nobody's in an older one, newer ones say.
+        let is_newest = first == self.newest;
         // What was before the first segment is acknowledged: that is why it is gone.
         let mut expected = if state.segments.is_empty() { first } else { state.next };
         numbers.nobodys.push((state.next, expected - 1));
@@ -207,6 +215,9 @@ impl Opening<'_> {
                     expected = expected.max(first);
                 }
                 Kind::Record => {
+                    if is_newest && scan.is_torn(frame.payload.start) {
+                        numbers.torn.extend(between(expected, frame.number));
+                    }
                     numbers.gap(expected, frame.number);
                     expected = frame.number + 1;
                     state.next = state.next.max(expected);
@@ -232,6 +243,8 @@ struct Numbers {
     gaps: Vec<(u64, u64)>,
     /// Used up without a record.
     nobodys: Vec<(u64, u64)>,
+    /// Of a write that was interrupted, with whole records after them.
+    torn: Vec<(u64, u64)>,
     /// The name of the last segment that held nothing.
     emptied: u64,
 }
@@ -239,14 +252,16 @@ struct Numbers {
 impl Numbers {
     /// One number was expected, and a later one found.
     fn gap(&mut self, expected: u64, found: u64) {
-        if expected < found {
-            self.gaps.push((expected, found - 1));
-        }
+        self.gaps.extend(between(expected, found));
     }
 
     /// None of them is waited for. Returns those that are gone, which is written down: it is told once.
     fn settle(mut self, state: &mut State) -> Vec<Damaged> {
         self.step_over_emptied(state);
+        for (first, last) in std::mem::take(&mut self.torn) {
+            state.untold |= !state.acknowledged.lacking(first, last).is_empty();
+            state.acknowledged.add(first, last);
+        }
         let lacking = self.gaps.iter().flat_map(|(first, last)| state.acknowledged.lacking(*first, *last));
         let gone: Vec<(u64, u64)> = lacking.collect();
         state.untold |= !gone.is_empty();
@@ -271,4 +286,9 @@ impl Numbers {
         self.nobodys.push((state.next, self.emptied));
         state.next = self.emptied + 1;
     }
+}
+
+/// The numbers from the one that was expected to the one that was found.
+fn between(expected: u64, found: u64) -> Option<(u64, u64)> {
+    (expected < found).then(|| (expected, found - 1))
 }

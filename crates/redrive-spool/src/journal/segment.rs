@@ -57,6 +57,16 @@ pub(super) struct Scan {
     pub(super) damaged: Vec<Range<usize>>,
     /// Where the last whole frame ends.
     pub(super) end: usize,
+    /// From here on the last write goes. The first frame is durable before a segment has its name, so without
+    /// it nothing is known.
+    last_write: Option<usize>,
+}
+
+impl Scan {
+    /// Whether an interrupted write explains that something at this place is not whole.
+    pub(super) fn is_torn(&self, place: usize) -> bool {
+        self.last_write.is_some_and(|start| place >= start)
+    }
 }
 
 /// Reads a segment. Damage in the middle is stepped over; after the last whole frame nothing counts.
@@ -72,6 +82,9 @@ pub(super) fn scan(bytes: &[u8]) -> Scan {
         }
         at = frame.payload.end;
         scan.end = at;
+        if !frame.continues {
+            scan.last_write = Some(at);
+        }
         scan.frames.push(frame);
     }
     scan
