@@ -29,7 +29,7 @@ use crate::judge::{self, Record};
 use crate::pipeline::Pipeline;
 use crate::routes::{Route, Routes};
 use crate::slots::{Outcome, Slots, Task};
-use crate::trial::Seat;
+use crate::trial::{self, Seat, Sorting};
 use crate::witness::{About, Witness};
 
 /// How long to wait before a store that failed is asked again.
@@ -50,6 +50,10 @@ pub(crate) struct Worker {
     hand: HashMap<WorkId, Held>,
     /// What is tried alone, as soon as the others are handed back for good.
     on_trial: Option<Task>,
+    /// Of what was tried, and is not settled yet.
+    leaving: Option<Seat>,
+    /// Of a claim of which something is not handed back yet.
+    sorting: Option<Sorting>,
     /// What has been judged and is to be settled with the next turn.
     judged: Vec<(Lease, Settlement)>,
     agenda: Agenda,
@@ -84,6 +88,8 @@ impl Worker {
             witness,
             hand: HashMap::new(),
             on_trial: None,
+            leaving: None,
+            sorting: None,
             judged: Vec::new(),
             agenda,
             pause: Duration::ZERO,
@@ -102,8 +108,11 @@ impl Worker {
     }
 
     fn wants_a_turn(&self) -> bool {
-        !self.judged.is_empty()
-            || (self.agenda.is_hungry() && self.room() > 0 && !self.pipeline.switch.is_paused())
+        !self.judged.is_empty() || (self.agenda.is_hungry() && self.room() > 0 && self.may_claim())
+    }
+
+    fn may_claim(&self) -> bool {
+        !self.pipeline.switch.is_paused() && !trial::is_hushed()
     }
 
     fn room(&self) -> u32 {
@@ -120,6 +129,8 @@ impl Worker {
                 () = self.pipeline.bell.rung(), if !self.agenda.is_hungry() => self.agenda.hurry(),
                 () = sleep_until(self.agenda.next_look()), if !self.agenda.is_hungry() => self.agenda.hurry(),
                 () = self.pipeline.switch.turned(), if self.pipeline.switch.is_paused() => self.agenda.hurry(),
+                () = trial::hush_over(), if trial::is_hushed() => {}
+                () = trial::alone(), if self.on_trial.is_some() => self.start_trial(),
                 () = sleep_until(self.agenda.next_heartbeat()) => self.heartbeat().await,
             }
         }
@@ -165,7 +176,8 @@ impl Worker {
             Change::Closed => self.witness.handler_back(route),
         }
         // Not in hand any more: somebody took it over, and their outcome counts.
-        let Some(Held { lease, record, .. }) = self.hand.remove(&event.id) else { return };
+        let Some(Held { lease, record, seat }) = self.hand.remove(&event.id) else { return };
+        self.leaving = seat.or(self.leaving.take());
         let retry_count = record.retry_count;
         let settlement = match result {
             Ok(()) => Settlement::Done,
@@ -190,6 +202,9 @@ impl Worker {
         let asked = Instant::now();
         let terms = self.pipeline.aftermath.terms(asked, self.pipeline.pace.lease);
         let claim = self.claim(terms);
+        if claim.is_some() {
+            self.sorting.get_or_insert_with(Sorting::begin);
+        }
         let turn = self.pipeline.store.turn(&mut self.judged, claim.as_ref());
         match timeout(GIVE_UP, turn).await {
             Ok(Ok(turn)) => {
@@ -207,7 +222,7 @@ impl Worker {
 
     fn claim(&self, terms: Terms) -> Option<Claim> {
         let limit = self.room().min(self.pipeline.pace.batch_size);
-        if limit == 0 || self.stop.is_cancelled() || self.pipeline.switch.is_paused() {
+        if limit == 0 || self.stop.is_cancelled() || !self.may_claim() {
             return None;
         }
         Some(Claim {
@@ -219,15 +234,30 @@ impl Worker {
     }
 
     fn take(&mut self, turn: Turn, asked_for: Option<(Claim, Terms)>) {
-        self.witness.settled(&turn.lost);
-        self.start_trial();
-        let Some((claim, terms)) = asked_for else { return };
-        let full = turn.claimed.len() >= claim.limit as usize;
-        self.agenda.looked(full);
-        self.begin(turn.claimed, terms);
-        if !full {
-            self.pipeline.aftermath.found_all(terms);
+        self.settled(&turn.lost);
+        if let Some((claim, terms)) = asked_for {
+            let full = turn.claimed.len() >= claim.limit as usize;
+            self.agenda.looked(full);
+            self.begin(turn.claimed, terms);
+            if !full {
+                self.pipeline.aftermath.found_all(terms);
+            }
         }
+        self.sorted_out();
+    }
+
+    /// If nothing of the last claim is left to be handed back, a trial may begin, here or elsewhere.
+    fn sorted_out(&mut self) {
+        if self.judged.is_empty() {
+            self.sorting = None;
+            self.start_trial();
+        }
+    }
+
+    /// What was judged is settled for good, but for what was lost.
+    fn settled(&mut self, lost: &[WorkId]) {
+        self.witness.settled(lost);
+        self.leaving = None;
     }
 
     async fn heartbeat(&mut self) {
@@ -307,7 +337,8 @@ impl Worker {
             self.judged.extend(left);
             return self.store_fails(asked, &away).await;
         }
-        self.witness.settled(&lost);
+        self.settled(&lost);
+        self.sorted_out();
     }
 }
 

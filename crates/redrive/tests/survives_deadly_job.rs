@@ -1,7 +1,5 @@
 //! A job that kills the server which handles it: a supervisor starts the server again, the job's attempts
 //! are counted all the same, and it ends in `dead_letter`. The healthy jobs beside it are done.
-//!
-//! Runs alone: on a machine that is far too busy one of the healthy jobs may be buried beside it.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests fail as the tests do")]
 
 mod support;

@@ -39,13 +39,13 @@ impl Worker {
             }
         }
         tasks.into_iter().for_each(|task| self.slots.start(task));
-        if self.judged.is_empty() {
-            self.start_trial();
-        }
     }
 
-    /// Tries what is on trial, now that nothing else that was is ours any more, should it be deadly.
+    /// Tries what is on trial, once nobody in this process would die beside it who need not.
     pub(super) fn start_trial(&mut self) {
+        if self.on_trial.is_none() || !trial::is_alone() {
+            return;
+        }
         let held = |task: &Task| task.events.iter().all(|event| self.hand.contains_key(&event.id));
         if let Some(task) = self.on_trial.take().filter(held) {
             self.slots.start(task);

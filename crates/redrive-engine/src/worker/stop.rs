@@ -53,7 +53,7 @@ impl Worker {
     async fn settle_all(&mut self) {
         while !self.judged.is_empty() {
             match self.pipeline.store.turn(&mut self.judged, None).await {
-                Ok(turn) => self.witness.settled(&turn.lost),
+                Ok(turn) => self.settled(&turn.lost),
                 Err(error) if error.is_unavailable() => {
                     self.witness.unanswered();
                     tokio::time::sleep(FIRST_PAUSE).await;
@@ -61,7 +61,7 @@ impl Worker {
                 Err(_) => self.settle_one_by_one(std::time::Instant::now()).await,
             }
         }
-        self.witness.settled(&[]);
+        self.settled(&[]);
     }
 
     fn hand_back(&mut self, work: WorkId) {
