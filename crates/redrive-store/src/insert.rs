@@ -5,6 +5,8 @@
 //! Where a row may be there already, MySQL has no way to skip it that also says so (the drivers ask
 //! for found rows, not changed ones): the batch is refused as a whole, then tried row by row.
 
+use std::collections::HashMap;
+
 use redrive_core::event::WorkId;
 
 use crate::caller::Caller;
@@ -111,6 +113,27 @@ impl Insert {
         }
     }
 
+    /// Inserts the rows, each of which has one of these keys, and returns the numbers of those that were not
+    /// skipped. The statement returns the key after the number.
+    pub(crate) async fn run_keyed(
+        &self,
+        session: &mut Session,
+        rows: Vec<Column>,
+        keys: impl Iterator<Item = String>,
+    ) -> Result<HashMap<String, WorkId>, Error> {
+        match self.dialect {
+            Dialect::Postgres | Dialect::Sqlite => {
+                let statement = Statement::new(self.dialect, &self.text);
+                let rows = session.rows(&statement, vec![Value::Rows(rows)]).await?;
+                rows.iter().map(|row| Ok((row.text(1)?, WorkId(row.int(0)?)))).collect()
+            }
+            Dialect::MySql => {
+                let ids = self.skip_mysql(session, transposed(rows)).await?;
+                Ok(keys.zip(ids).filter_map(|(key, id)| Some((key, id?))).collect())
+            }
+        }
+    }
+
     /// Inserts the rows as part of the caller's transaction.
     pub(crate) async fn run_in(&self, caller: &mut Caller<'_>, rows: Vec<Column>) -> Result<(), Error> {
         let (text, values) = match self.dialect {
@@ -128,9 +151,18 @@ impl Insert {
         if self.on_conflict == OnConflict::Fail {
             return self.insert_mysql(session, rows.len(), rows.into_iter().flatten().collect()).await;
         }
+        Ok(self.skip_mysql(session, rows).await?.into_iter().flatten().collect())
+    }
+
+    /// One number for each row, or none if it was skipped.
+    async fn skip_mysql(
+        &self,
+        session: &mut Session,
+        rows: Vec<Vec<Value>>,
+    ) -> Result<Vec<Option<WorkId>>, Error> {
         match self.insert_mysql(session, rows.len(), rows.concat()).await {
             Err(error) if error.is_duplicate_in_mysql() => self.insert_mysql_singly(session, rows).await,
-            inserted => inserted,
+            inserted => Ok(inserted?.into_iter().map(Some).collect()),
         }
     }
 
@@ -154,13 +186,13 @@ impl Insert {
         &self,
         session: &mut Session,
         rows: Vec<Vec<Value>>,
-    ) -> Result<Vec<WorkId>, Error> {
-        let mut ids = Vec::new();
+    ) -> Result<Vec<Option<WorkId>>, Error> {
+        let mut ids = Vec::with_capacity(rows.len());
         for row in rows {
-            match self.insert_mysql(session, 1, row).await {
-                Err(error) if error.is_duplicate_in_mysql() => {}
-                inserted => ids.extend(inserted?),
-            }
+            ids.push(match self.insert_mysql(session, 1, row).await {
+                Err(error) if error.is_duplicate_in_mysql() => None,
+                inserted => inserted?.pop(),
+            });
         }
         Ok(ids)
     }

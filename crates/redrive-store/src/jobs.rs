@@ -154,7 +154,7 @@ impl Jobs {
             .with_sql("attempt_limit", "COALESCE(t.max_retries, {default_limit})");
         Ok(Self {
             insert: Insert::new(&names, dialect, "job_id", &COLUMNS, OnConflict::Fail),
-            insert_unique: Insert::new(&names, dialect, "job_id", &COLUMNS, OnConflict::Skip),
+            insert_unique: Insert::new(&names, dialect, "job_id, unique_key", &COLUMNS, OnConflict::Skip),
             queue: Queue::new(database.clone(), &names, &shape(dialect, options.completed)),
             max_retries: options.max_retries,
             dead_letters: dead_letters(&database, &names, options),
@@ -251,12 +251,17 @@ impl Jobs {
                 enqueued[*at] = Enqueued::Added(id);
             }
         }
-        // One by one: each must be told whether it was added. In the order of the keys: two that
-        // enqueue the same ones would otherwise wait for each other.
+        // In the order of the keys: two that enqueue the same ones would otherwise wait for each other.
         unique.sort_by_key(|(_, job)| &job.unique_key);
-        for (at, job) in unique {
-            let added = self.insert_unique.run(&mut session, self.columns(std::iter::once(job))).await?;
-            enqueued[at] = added.first().map_or(Enqueued::Duplicate, |id| Enqueued::Added(*id));
+        for chunk in chunks(&unique, |(_, job)| job.payload.len()) {
+            let columns = self.columns(chunk.iter().map(|(_, job)| *job));
+            let keys = chunk.iter().filter_map(|(_, job)| job.unique_key.clone());
+            let mut added = self.insert_unique.run_keyed(&mut session, columns, keys).await?;
+            // The first of those with the same key is the one that was added.
+            for (at, job) in chunk {
+                let id = job.unique_key.as_ref().and_then(|key| added.remove(key));
+                enqueued[*at] = id.map_or(Enqueued::Duplicate, Enqueued::Added);
+            }
         }
         session.commit().await?;
         Ok(enqueued)

@@ -243,12 +243,12 @@ impl Operations {
         rows.first().map_or(Ok(Opened::Known(0)), |row| row.int(0).map(Opened::Known))
     }
 
-    /// Adds a portion to the set of an operation; one of that number that is there already stays as it is.
+    /// Adds portions to the set of an operation; one of that number that is there already stays as it is.
     /// Says whether it did: an operation that has left [`OperationState::Freezing`] takes no newcomers.
     ///
     /// # Errors
     /// [`Error`] when the store cannot be reached.
-    pub async fn freeze(&self, operation: i64, portion: &Portion) -> Result<bool, Error> {
+    pub async fn freeze(&self, operation: i64, portions: &[Portion]) -> Result<bool, Error> {
         let mut session = self.database.begin().await?;
         // Holds the operation's row until the commit: it cannot start to run meanwhile.
         let freezing = "UPDATE {table} SET updated_at = {now} WHERE id = $1 AND state = 'freezing'";
@@ -256,16 +256,17 @@ impl Operations {
             session.commit().await?;
             return Ok(false);
         }
-        let ids = serde_json::to_string(&portion.ids).unwrap_or_default();
-        let row = vec![
-            Column::Ints(vec![operation]),
-            Column::Ints(vec![portion.number]),
-            Column::Texts(vec![portion.pipeline.clone()]),
-            Column::Ints(vec![i64::from(portion.followed)]),
-            Column::Ints(vec![i64::try_from(portion.ids.len()).unwrap_or(i64::MAX)]),
-            Column::Texts(vec![ids]),
+        let ints = |of: &dyn Fn(&Portion) -> i64| Column::Ints(portions.iter().map(of).collect());
+        let texts = |of: &dyn Fn(&Portion) -> String| Column::Texts(portions.iter().map(of).collect());
+        let rows = vec![
+            ints(&|_| operation),
+            ints(&|portion| portion.number),
+            texts(&|portion| portion.pipeline.clone()),
+            ints(&|portion| portion.followed.into()),
+            ints(&|portion| i64::try_from(portion.ids.len()).unwrap_or(i64::MAX)),
+            texts(&|portion| serde_json::to_string(&portion.ids).unwrap_or_default()),
         ];
-        self.insert_portion.run(&mut session, row).await?;
+        self.insert_portion.run(&mut session, rows).await?;
         session.commit().await?;
         Ok(true)
     }

@@ -12,6 +12,7 @@ use redrive_core::lease::{Lease, Settlement, Work};
 use redrive_core::state::JobState;
 use redrive_store::{Completed, Enqueued, Error, Jobs, JobsOptions, NewJob, WorkStore as _};
 use redrive_testkit::{self as testkit, Backend, Client};
+use std::collections::HashMap;
 
 fn options() -> JobsOptions {
     JobsOptions::new("summarize")
@@ -183,6 +184,28 @@ async fn lower_priorities_run_first_and_delayed_jobs_later() {
         let mut client = Client::connect(&database).await;
         client.run("UPDATE summarize_job_queue SET due_at = created_at WHERE article_id = 'later'").await;
         assert_eq!(take_one(&jobs).await.1.event.key, "later");
+    }
+}
+
+/// Thousands in one call: each is told its own number, or that another has its key.
+#[tokio::test]
+async fn many_unique_jobs_are_told_apart() {
+    for database in testkit::backends(file!()).await {
+        let jobs = jobs(&database, options()).await;
+        let about = |n: usize| format!("a{}", n % 1_200);
+        let job = |n: usize| NewJob { unique_key: Some(about(n)), ..NewJob::new(about(n), "{}") };
+        jobs.enqueue(vec![job(7)]).await.unwrap();
+        let enqueued = jobs.enqueue((0..2_500).map(job).collect()).await.unwrap();
+        let claimed = take(&jobs, 5_000, LONG).await;
+        assert_eq!(claimed.len(), 1_200);
+        let subjects: HashMap<_, _> =
+            claimed.into_iter().map(|(lease, work)| (lease.work(), work.event.key)).collect();
+        for (n, enqueued) in enqueued.into_iter().enumerate() {
+            match enqueued {
+                Enqueued::Added(id) => assert_eq!(subjects[&id], about(n)),
+                Enqueued::Duplicate => assert!(n == 7 || n >= 1_200, "job {n} has a key of its own"),
+            }
+        }
     }
 }
 

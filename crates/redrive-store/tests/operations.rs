@@ -47,7 +47,7 @@ async fn an_operation_survives_as_it_was_confirmed() {
             key: Some("k'1\0"),
         };
         let Opened::New(id) = operations.open(&new).await.unwrap() else { panic!("it is new") };
-        assert!(operations.freeze(id, &portion(0, 0..3)).await.unwrap());
+        assert!(operations.freeze(id, &[portion(0, 0..3)]).await.unwrap());
         let operation = operations.get(id).await.unwrap().unwrap();
         assert_eq!(
             (operation.id, operation.action.as_str(), operation.request.as_str()),
@@ -75,16 +75,16 @@ async fn a_set_is_frozen_once_however_often_it_is_written_and_newcomers_stay_out
     for database in testkit::backends(file!()).await {
         let operations = operations(&database).await;
         let id = opened(&operations).await;
-        assert!(operations.freeze(id, &portion(0, 0..1_500)).await.unwrap());
-        assert!(operations.freeze(id, &portion(0, 700..2_000)).await.unwrap(), "again, after a crash");
+        assert!(operations.freeze(id, &[portion(0, 0..1_500)]).await.unwrap());
+        assert!(operations.freeze(id, &[portion(0, 700..2_000)]).await.unwrap(), "again, after a crash");
         assert_eq!(operations.get(id).await.unwrap().unwrap().total, 1_500, "{:?}", database.backend);
         operations.thaw(id).await.unwrap();
         assert_eq!(operations.get(id).await.unwrap().unwrap().total, 0);
-        assert!(operations.freeze(id, &portion(0, 0..2)).await.unwrap());
+        assert!(operations.freeze(id, &[portion(0, 0..2)]).await.unwrap());
         assert!(operations.become_state(id, OperationState::Running, "").await.unwrap());
-        assert!(!operations.freeze(id, &portion(1, 2_000..2_001)).await.unwrap(), "too late");
+        assert!(!operations.freeze(id, &[portion(1, 2_000..2_001)]).await.unwrap(), "too late");
         operations.thaw(id).await.unwrap();
-        assert!(!operations.freeze(999, &portion(0, 0..1)).await.unwrap(), "no such operation");
+        assert!(!operations.freeze(999, &[portion(0, 0..1)]).await.unwrap(), "no such operation");
         assert_eq!(operations.get(id).await.unwrap().unwrap().total, 2, "what runs does not thaw");
     }
 }
@@ -129,9 +129,8 @@ async fn a_restart_goes_on_where_it_was() {
         let first = operations(&database).await;
         let id = opened(&first).await;
         let followed = Portion { followed: true, ..portion(0, 0..2) };
-        first.freeze(id, &followed).await.unwrap();
-        first.freeze(id, &portion(1, 2..5)).await.unwrap();
-        first.freeze(id, &portion(2, 5..9)).await.unwrap();
+        first.freeze(id, &[followed.clone(), portion(1, 2..5)]).await.unwrap();
+        first.freeze(id, &[portion(2, 5..9)]).await.unwrap();
         first.become_state(id, OperationState::Running, "").await.unwrap();
         assert_eq!(first.next(id, 1).await.unwrap(), std::slice::from_ref(&followed));
         let one = Sent { done: 1, ids: vec![followed.ids[1].clone()], refused: 1, ..Sent::default() };

@@ -15,6 +15,8 @@ use super::sending::{Sending, Trouble};
 
 /// How many letters are sent in one transaction.
 const PORTION: u32 = 2_000;
+/// How many portions are written down in one.
+const AT_ONCE: u32 = 10;
 
 /// How a freeze ended.
 pub(super) enum Frozen {
@@ -54,8 +56,8 @@ impl Sending {
         let pipeline = desk.queue.pipeline();
         loop {
             let size = sizes.next_size();
-            let page = self.ask(pipeline, desk.queue.ids(&request.filter, after, size.letters)).await?;
-            self.add(portion(pipeline, page.ids, &size), number).await?;
+            let page = self.ask(pipeline, desk.queue.ids(&request.filter, after, size.at_once())).await?;
+            self.add(pipeline, &page.ids, &size, number).await?;
             after = page.next;
             if after.is_none() {
                 return Ok(Frozen::Whole);
@@ -68,12 +70,13 @@ impl Sending {
 
     /// Those that were named one by one.
     async fn freeze_named(&self, request: &Request, number: &mut i64) -> Result<Frozen, Trouble> {
-        for (pipeline, mut ids) in by_pipeline(request) {
-            let mut sizes = Sizes::of(request);
-            while !ids.is_empty() {
+        for (pipeline, ids) in by_pipeline(request) {
+            let (mut sizes, mut left) = (Sizes::of(request), ids.as_slice());
+            while !left.is_empty() {
                 let size = sizes.next_size();
-                let rest = ids.split_off(ids.len().min(size.letters as usize));
-                self.add(portion(pipeline, std::mem::replace(&mut ids, rest), &size), number).await?;
+                let (next, later) = left.split_at(left.len().min(size.at_once() as usize));
+                left = later;
+                self.add(pipeline, next, &size, number).await?;
                 if !self.hold().await? {
                     return Ok(Frozen::Taken);
                 }
@@ -82,19 +85,28 @@ impl Sending {
         Ok(Frozen::Whole)
     }
 
-    async fn add(&self, portion: Portion, number: &mut i64) -> Result<(), Trouble> {
-        if portion.ids.is_empty() {
-            return Ok(());
+    async fn add(
+        &self,
+        pipeline: &str,
+        ids: &[String],
+        size: &Size,
+        number: &mut i64,
+    ) -> Result<(), Trouble> {
+        let numbered = |(number, ids): (i64, &[String])| Portion {
+            number,
+            pipeline: pipeline.to_owned(),
+            ids: ids.to_vec(),
+            followed: size.followed,
+            sent: false,
+        };
+        let portions: Vec<_> =
+            (*number..).zip(ids.chunks(size.letters.max(1) as usize)).map(numbered).collect();
+        if !portions.is_empty() {
+            self.console.records.operations.freeze(self.operation.id, &portions).await?;
         }
-        let portion = Portion { number: *number, ..portion };
-        *number += 1;
-        self.console.records.operations.freeze(self.operation.id, &portion).await?;
+        *number += portions.len() as i64;
         Ok(())
     }
-}
-
-fn portion(pipeline: &str, ids: Vec<String>, size: &Size) -> Portion {
-    Portion { number: 0, pipeline: pipeline.to_owned(), ids, followed: size.followed, sent: false }
 }
 
 /// The letters that are named, each once, in the order in which they were.
@@ -128,6 +140,13 @@ struct Sizes {
 struct Size {
     letters: u32,
     followed: bool,
+}
+
+impl Size {
+    /// How many letters are written down in one. A step of the ramp is a portion of its own.
+    const fn at_once(&self) -> u32 {
+        if self.followed { self.letters } else { self.letters * AT_ONCE }
+    }
 }
 
 impl Sizes {

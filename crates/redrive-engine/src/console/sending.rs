@@ -5,10 +5,11 @@
 //! portion that is sent again, and the letters refuse that: they know the order they were sent by.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redrive_core::dead_letter::{Acted, Operator, Order, Outcome, Refusal, Unavailable};
 use redrive_core::failure::Failure;
 use redrive_store::{Operation, OperationState, Portion, Sent};
@@ -20,8 +21,10 @@ use super::freezing::Frozen;
 use super::request::{Action, Canary, Request};
 use super::{Console, ConsoleError, Desk};
 
-/// The most portions that are sent side by side.
-const MOST_LANES: usize = 4;
+/// How many portions are taken from the ledger in one, when nothing paces them.
+const AT_ONCE: usize = 16;
+/// How long they are sent without looking whether somebody has paused or cancelled.
+const STRETCH: Duration = Duration::from_millis(500);
 /// How long an operation is held; renewed with every step.
 const HOLD: Duration = Duration::from_secs(15);
 /// How often outcomes are asked for.
@@ -151,10 +154,11 @@ impl Sending {
                 Frozen::Taken => Ok(Next::End),
             };
         }
-        let portions = operations.next(id, MOST_LANES).await?;
+        let is_paced = request.canary.is_some() || request.rate.is_some();
+        let portions = operations.next(id, if is_paced { 1 } else { AT_ONCE }).await?;
         let Some(portion) = portions.first() else { return self.finish(&now).await };
         let desk = self.console.desk(&portion.pipeline)?;
-        if request.canary.is_none() && request.rate.is_none() {
+        if !is_paced {
             return self.send_at_once(request, desk, &portions).await;
         }
         self.send_paced(request, desk, portion, last).await
@@ -175,7 +179,7 @@ impl Sending {
         }
     }
 
-    /// Sends as many portions side by side as their pipeline has lanes for.
+    /// Sends portions, as many side by side as their pipeline has lanes for.
     async fn send_at_once(
         &self,
         request: &Request,
@@ -183,12 +187,29 @@ impl Sending {
         portions: &[Portion],
     ) -> Result<Next, Trouble> {
         let Some(_turn) = self.turn().await? else { return Ok(Next::End) };
-        let of_desk = portions.iter().take_while(|portion| portion.pipeline == desk.queue.pipeline());
-        let sending =
-            of_desk.take(desk.queue.lanes().max(1)).map(|portion| self.send(request, desk, portion));
+        let is_here = |portion: &&Portion| portion.pipeline == desk.queue.pipeline();
+        let of_desk = portions.iter().take_while(is_here).count();
+        let waiting = Mutex::new(portions[..of_desk].iter());
+        let lanes = (0..desk.queue.lanes().max(1)).map(|_| self.send_in_lane(request, desk, &waiting));
         // Each to its end: what was begun is written down, even beside one that failed.
-        futures_util::future::join_all(sending).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+        join_all(lanes).await.into_iter().collect::<Result<(), _>>()?;
         Ok(Next::Step)
+    }
+
+    async fn send_in_lane(
+        &self,
+        request: &Request,
+        desk: &Desk,
+        waiting: &Mutex<std::slice::Iter<'_, Portion>>,
+    ) -> Result<(), Trouble> {
+        let begun = Instant::now();
+        let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while begun.elapsed() < STRETCH
+            && let Some(portion) = next()
+        {
+            self.send(request, desk, portion).await?;
+        }
+        Ok(())
     }
 
     /// Sends one portion that is followed, or that the next one waits for.
