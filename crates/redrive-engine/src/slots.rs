@@ -10,11 +10,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::routes::Route;
+use crate::trial::Seat;
 
 /// Events for one call of one handler.
 pub(crate) struct Task {
     pub(crate) route: Route,
     pub(crate) events: Vec<Event>,
+    /// For what is tried alone: kept while the handler runs.
+    pub(crate) seat: Option<Seat>,
 }
 
 /// What came of a task: one result per event.
@@ -23,6 +26,7 @@ pub(crate) struct Outcome {
     pub(crate) events: Vec<Event>,
     pub(crate) results: Vec<Result<(), Failure>>,
     pub(crate) took: Duration,
+    pub(crate) seat: Option<Seat>,
 }
 
 /// The slots of one worker. Dropping them stops every handler that still runs.
@@ -30,7 +34,9 @@ pub(crate) struct Slots {
     queue: async_channel::Sender<Task>,
     waiting: async_channel::Receiver<Task>,
     outcomes: mpsc::UnboundedReceiver<Outcome>,
+    done: mpsc::UnboundedSender<Outcome>,
     running: JoinSet<()>,
+    timeout: Duration,
 }
 
 impl Slots {
@@ -42,7 +48,15 @@ impl Slots {
         for _ in 0..count.max(1) {
             running.spawn(slot(waiting.clone(), done.clone(), timeout));
         }
-        Self { queue, waiting, outcomes, running }
+        Self { queue, waiting, outcomes, done, running, timeout }
+    }
+
+    /// Runs a task at once, in a slot of its own.
+    pub(crate) fn start_at_once(&mut self, task: Task) {
+        let (done, timeout) = (self.done.clone(), self.timeout);
+        // Those that have ended are of no more interest.
+        while self.running.try_join_next().is_some() {}
+        self.running.spawn(async move { drop(done.send(run(task, timeout).await)) });
     }
 
     /// Queues a task for the next free slot.
@@ -82,14 +96,14 @@ async fn slot(queue: async_channel::Receiver<Task>, done: mpsc::UnboundedSender<
 
 async fn run(task: Task, timeout: Duration) -> Outcome {
     let started = Instant::now();
-    let Task { route, events } = task;
+    let Task { route, events, seat } = task;
     let handling = AssertUnwindSafe(route.handler().handle(&events)).catch_unwind();
     let results = match tokio::time::timeout(timeout, handling).await {
         Ok(Ok(results)) => complete(results, events.len()),
         Ok(Err(panic)) => vec![Err(panicked(&*panic)); events.len()],
         Err(_) => vec![Err(timed_out(timeout)); events.len()],
     };
-    Outcome { route, events, results, took: started.elapsed() }
+    Outcome { route, events, results, took: started.elapsed(), seat }
 }
 
 /// A handler that answers for fewer events than it was given has failed the others.

@@ -9,7 +9,8 @@
 //! It takes a claim to see that an event is one of those, and until it is handed back it would die with the
 //! one that is tried. So a trial begins when every claim of this process is sorted out ([`Sorting`]), and
 //! meanwhile nobody claims. Both only for a moment ([`HUSH`]): the deadly kill quickly, the long ones are mostly
-//! innocent, and a store that is away must not hold up the others.
+//! innocent, and a store that is away must not hold up the others. Between two trials claims have as much time
+//! as the first one took from them.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -26,13 +27,29 @@ static DOCK: LazyLock<watch::Sender<Dock>> = LazyLock::new(|| watch::channel(Doc
 /// Who is tried, and who may come in between.
 #[derive(Debug, Default)]
 struct Dock {
-    /// Since when somebody has the seat.
+    /// Since when somebody has the seat, or is tried.
     since: Option<Instant>,
+    /// When the next one may have it.
+    free_from: Option<Instant>,
     /// Claims that are under way, or of which something is still to be handed back.
     claims: usize,
 }
 
 impl Dock {
+    fn take(&mut self) -> bool {
+        let now = Instant::now();
+        if self.since.is_some() || self.free_from.is_some_and(|from| now < from) {
+            return false;
+        }
+        self.since = Some(now);
+        true
+    }
+
+    fn leave(&mut self) {
+        let now = Instant::now();
+        self.free_from = self.since.take().map(|since| now + (now - since).min(HUSH));
+    }
+
     /// When those who wait for each other stop doing so.
     fn hush_ends(&self) -> Option<Instant> {
         self.since.map(|since| since + HUSH).filter(|end| Instant::now() < *end)
@@ -47,20 +64,22 @@ impl Dock {
 #[derive(Debug)]
 pub(crate) struct Seat(());
 
+impl Seat {
+    /// The trial itself begins: whatever it waited for took some of its time.
+    pub(crate) fn begin(&self) {
+        DOCK.send_modify(|dock| dock.since = Some(Instant::now()));
+    }
+}
+
 impl Drop for Seat {
     fn drop(&mut self) {
-        DOCK.send_modify(|dock| dock.since = None);
+        DOCK.send_modify(Dock::leave);
     }
 }
 
 /// Takes the seat, if nobody has it.
 pub(crate) fn enter() -> Option<Seat> {
-    let take = |dock: &mut Dock| {
-        let is_free = dock.since.is_none();
-        dock.since.get_or_insert_with(Instant::now);
-        is_free
-    };
-    DOCK.send_if_modified(take).then(|| Seat(()))
+    DOCK.send_if_modified(Dock::take).then(|| Seat(()))
 }
 
 /// A claim that is not sorted out: it is under way, or something of it is still to be handed back.
@@ -68,9 +87,14 @@ pub(crate) fn enter() -> Option<Seat> {
 pub(crate) struct Sorting(());
 
 impl Sorting {
-    pub(crate) fn begin() -> Self {
-        DOCK.send_modify(|dock| dock.claims += 1);
-        Self(())
+    /// Unless nobody should claim now.
+    pub(crate) fn begin() -> Option<Self> {
+        let count = |dock: &mut Dock| {
+            let may_claim = dock.hush_ends().is_none();
+            dock.claims += usize::from(may_claim);
+            may_claim
+        };
+        DOCK.send_if_modified(count).then(|| Self(()))
     }
 }
 
@@ -130,31 +154,40 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_is_tried_at_a_time_when_all_claims_are_sorted_out_and_for_a_moment_nobody_claims() {
         assert!(!is_hushed());
-        let others = Sorting::begin();
+        let others = Sorting::begin().unwrap();
         let seat = enter().unwrap();
         assert!(enter().is_none());
         assert!(enter().is_none(), "whoever is refused does not free the seat");
         assert!(is_hushed());
+        assert!(Sorting::begin().is_none(), "nobody claims");
         assert!(!is_alone());
         assert!(timeout(MOMENT, alone()).await.is_err());
         assert!(timeout(MOMENT, hush_over()).await.is_err());
         drop(others);
         timeout(MOMENT, alone()).await.unwrap();
+        advance(HUSH).await;
+        assert!(!is_hushed(), "nobody waits for long");
+        seat.begin();
         assert!(is_hushed(), "it is being tried");
         advance(HUSH).await;
         assert!(!is_hushed(), "a long one holds up nobody");
         timeout(MOMENT, hush_over()).await.unwrap();
         drop(seat);
+        assert!(enter().is_none(), "claims have their turn");
+        advance(HUSH).await;
 
-        let stuck = Sorting::begin();
+        let stuck = Sorting::begin().unwrap();
         let seat = enter().unwrap();
         assert!(timeout(HUSH / 2, alone()).await.is_err());
         timeout(HUSH, alone()).await.unwrap();
         assert!(is_alone(), "a claim that is stuck holds up no trial for good");
         drop((stuck, seat));
+        advance(HUSH).await;
         let seat = enter().unwrap();
         assert!(timeout(MOMENT, hush_over()).await.is_err());
         drop(seat);
         timeout(MOMENT, hush_over()).await.unwrap();
+        advance(2 * MOMENT).await;
+        assert!(enter().is_some(), "a short trial leaves a short time");
     }
 }

@@ -65,8 +65,6 @@ pub(crate) struct Worker {
 struct Held {
     lease: Lease,
     record: Record,
-    /// For what is tried alone.
-    seat: Option<Seat>,
 }
 
 impl Worker {
@@ -162,7 +160,8 @@ impl Worker {
     fn judge_all(&mut self, outcomes: impl IntoIterator<Item = Outcome>) {
         for outcome in outcomes {
             self.witness.attempt(&outcome);
-            let Outcome { route, events, results, .. } = outcome;
+            let Outcome { route, events, results, seat, .. } = outcome;
+            self.leaving = seat.or(self.leaving.take());
             for (event, result) in events.into_iter().zip(results) {
                 self.judge(&route, event, result);
             }
@@ -176,8 +175,7 @@ impl Worker {
             Change::Closed => self.witness.handler_back(route),
         }
         // Not in hand any more: somebody took it over, and their outcome counts.
-        let Some(Held { lease, record, seat }) = self.hand.remove(&event.id) else { return };
-        self.leaving = seat.or(self.leaving.take());
+        let Some(Held { lease, record }) = self.hand.remove(&event.id) else { return };
         let retry_count = record.retry_count;
         let settlement = match result {
             Ok(()) => Settlement::Done,
@@ -202,9 +200,6 @@ impl Worker {
         let asked = Instant::now();
         let terms = self.pipeline.aftermath.terms(asked, self.pipeline.pace.lease);
         let claim = self.claim(terms);
-        if claim.is_some() {
-            self.sorting.get_or_insert_with(Sorting::begin);
-        }
         let turn = self.pipeline.store.turn(&mut self.judged, claim.as_ref());
         match timeout(GIVE_UP, turn).await {
             Ok(Ok(turn)) => {
@@ -220,10 +215,13 @@ impl Worker {
         }
     }
 
-    fn claim(&self, terms: Terms) -> Option<Claim> {
+    fn claim(&mut self, terms: Terms) -> Option<Claim> {
         let limit = self.room().min(self.pipeline.pace.batch_size);
         if limit == 0 || self.stop.is_cancelled() || !self.may_claim() {
             return None;
+        }
+        if self.sorting.is_none() {
+            self.sorting = Some(Sorting::begin()?);
         }
         Some(Claim {
             worker: self.name.clone(),
@@ -250,8 +248,8 @@ impl Worker {
     fn sorted_out(&mut self) {
         if self.judged.is_empty() {
             self.sorting = None;
-            self.start_trial();
         }
+        self.start_trial();
     }
 
     /// What was judged is settled for good, but for what was lost.
@@ -303,6 +301,8 @@ impl Worker {
         }
         self.pipeline.aftermath.failed(asked, Instant::now(), self.pipeline.pace.lease);
         self.witness.store_down(error);
+        // What cannot be settled holds up no trial elsewhere.
+        (self.sorting, self.leaving) = (None, None);
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         let pause = tokio::time::sleep(self.pause);
         tokio::select! {

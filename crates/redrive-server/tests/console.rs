@@ -339,6 +339,16 @@ async fn a_request_that_is_sent_again_is_told_the_same() {
     assert_eq!(stand.post(LETTERS, named.to_string()).await.json, long.json);
     assert_eq!(long.status, 201, "{long:?}");
 
+    // "An hour ago" is another moment when it is said again.
+    let relative = |since: &str| json!({"filter": {"since": since, "type": "T"}});
+    let begun = post_with_key(&stand, REDRIVES, "relative", &relative("1h")).await;
+    assert_eq!(begun.status, 202, "{begun:?}");
+    let again = post_with_key(&stand, REDRIVES, "relative", &relative("1h")).await;
+    assert_eq!((again.status.as_u16(), &again.json["id"]), (202, &begun.json["id"]), "{again:?}");
+    post_with_key(&stand, REDRIVES, "relative", &relative("2h"))
+        .await
+        .assert_problem(422, &["asked for something else"]);
+
     for wrong in ["", "a b", "é", &"k".repeat(141)] {
         let answer = post_with_key(&stand, REDRIVES, wrong, &json!({"all": true})).await;
         assert_eq!(

@@ -403,31 +403,58 @@ fn whichever_byte_is_flipped_only_its_own_record_is_missed_and_it_is_kept() {
     }
 }
 
+/// What is on disk after these writes, and where each of them begins; the journal had no proper end.
+fn written(writes: &[&[&str]]) -> (Vec<u8>, Vec<usize>) {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(folder.path(), JournalOptions::default()).unwrap();
+    let (mut bytes, mut begins) = (Vec::new(), Vec::new());
+    for write in writes {
+        begins.push(bytes.len());
+        journal.append_blocking(records(write)).unwrap();
+        bytes = fs::read(folder.path().join(FIRST)).unwrap();
+    }
+    (bytes, begins)
+}
+
+fn kinds(journal: &Journal) -> Vec<Damage> {
+    journal.recovery().damaged.iter().map(|found| found.kind).collect()
+}
+
 /// Pages of one write reach the disk in any order: the power can fail when its end is there and its middle is not.
 #[test]
 fn a_write_that_the_power_cut_in_the_middle_is_no_damage_and_its_whole_records_are_delivered() {
-    let folder = tempfile::tempdir().unwrap();
-    let open = || Journal::open(folder.path(), JournalOptions::default()).unwrap();
-    let journal = open();
-    journal.append_blocking(records(&["answered"])).unwrap();
-    let file = folder.path().join(FIRST);
-    let torn_from = fs::read(&file).unwrap().len();
-    journal.append_blocking(records(&["torn", "torn too", "whole"])).unwrap();
-    drop(journal);
-    let mut bytes = fs::read(&file).unwrap();
-    bytes[torn_from..torn_from + 20].fill(0);
-    fs::write(&file, &bytes).unwrap();
-
-    let journal = open();
+    let (mut bytes, begins) = written(&[&["answered"], &["torn", "torn too", "whole"]]);
+    bytes[begins[1]..begins[1] + 20].fill(0);
+    let (journal, folder) = open_with(&bytes);
     assert_eq!(texts(&journal), ["answered", "torn too", "whole"]);
-    let found = &journal.recovery().damaged;
-    assert_eq!(found.iter().map(|found| found.kind).collect::<Vec<_>>(), [Damage::Unfinished]);
+    assert_eq!(kinds(&journal), [Damage::Unfinished]);
     journal.append_blocking(records(&["later"])).unwrap();
     drop(journal);
     // It is in an older segment now.
-    let journal = open();
+    let journal = Journal::open(folder.path(), JournalOptions::default()).unwrap();
     assert_eq!(texts(&journal), ["answered", "torn too", "whole", "later"]);
     assert!(!journal.recovery().damaged.iter().any(Damaged::is_damage));
+}
+
+/// One stretch that is bad may be the end of one write and the beginning of the next.
+#[test]
+fn what_was_answered_for_before_an_interrupted_write_is_told_as_gone() {
+    let (mut bytes, begins) = written(&[&["answered", "gone"], &["torn", "whole"]]);
+    bytes[begins[1] - 4..begins[1] + 4].fill(0);
+    let (journal, _folder) = open_with(&bytes);
+    assert_eq!(texts(&journal), ["answered", "whole"]);
+    assert_eq!(kinds(&journal), [Damage::Unfinished, Damage::Missing(Position(2).into())]);
+}
+
+#[test]
+fn after_a_proper_end_damage_to_the_last_records_is_told_with_what_is_gone() {
+    let bytes = three();
+    let mut damaged = bytes.clone();
+    let place = bytes.windows(5).position(|window| window == b"three").unwrap();
+    damaged[place] ^= 1;
+    let (journal, _folder) = open_with(&damaged);
+    assert_eq!(texts(&journal), ["one", "two"]);
+    assert_eq!(kinds(&journal), [Damage::Damaged, Damage::Missing(Position(3).into())]);
 }
 
 #[test]
@@ -447,8 +474,7 @@ fn damage_before_another_write_is_told_with_what_is_gone() {
 
     let journal = open();
     assert_eq!(texts(&journal), ["answered", "whole", "later"]);
-    let kinds: Vec<_> = journal.recovery().damaged.iter().map(|found| found.kind).collect();
-    assert_eq!(kinds, [Damage::Damaged, Damage::Missing(Position(2).into())]);
+    assert_eq!(kinds(&journal), [Damage::Damaged, Damage::Missing(Position(2).into())]);
 }
 
 #[test]
@@ -519,8 +545,7 @@ fn a_damaged_record_that_holds_a_journal_is_one_damaged_record() {
     fs::write(&path, bytes).unwrap();
     let journal = Journal::open(folder.path(), JournalOptions::default()).unwrap();
     assert_eq!(texts(&journal), ["before", "after"]);
-    let kinds: Vec<_> = journal.recovery().damaged.iter().map(|damaged| damaged.kind).collect();
-    assert_eq!(kinds, [Damage::Damaged, Damage::Missing(Position(2).into())]);
+    assert_eq!(kinds(&journal), [Damage::Damaged, Damage::Missing(Position(2).into())]);
 }
 
 /// Nobody was told, and what had been answered for was gone.

@@ -465,7 +465,7 @@ fn portion(row: &Row) -> Result<Portion, Error> {
     Ok(Portion {
         number: row.int(0)?,
         pipeline: row.text(1)?,
-        ids: serde_json::from_str(&row.text(2)?).unwrap_or_default(),
+        ids: row.json(2)?,
         followed: row.int(3)? != 0,
         sent: row.text(4)? == "sent",
     })

@@ -1,6 +1,7 @@
 //! A row that came back, whichever driver it came from.
 
 use jiff::Timestamp;
+use serde::de::DeserializeOwned;
 use sqlx::mysql::MySqlRow;
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
@@ -110,6 +111,24 @@ impl Row {
             bytes.remove(0);
         }
         Ok(bytes)
+    }
+
+    /// What we wrote as JSON ourselves; if it is none any more, that is an error and not nothing.
+    pub(crate) fn json<T: DeserializeOwned>(&self, at: usize) -> Result<T, Error> {
+        let damaged = |error: serde_json::Error| sqlx::Error::ColumnDecode {
+            index: at.to_string(),
+            source: Box::new(error),
+        };
+        let text = self.text(at)?;
+        serde_json::from_str(&text).map_err(damaged).map_err(rejected(self.dialect()))
+    }
+
+    const fn dialect(&self) -> Dialect {
+        match self {
+            Self::Sqlite(_) => Dialect::Sqlite,
+            Self::Postgres(_) => Dialect::Postgres,
+            Self::MySql(_) => Dialect::MySql,
+        }
     }
 
     pub(crate) fn flag(&self, at: usize) -> Result<bool, Error> {

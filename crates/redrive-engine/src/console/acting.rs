@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use redrive_core::dead_letter::{Acted, DeadLetterQueue as _, LetterId, Operator, Order, Refusal};
 use redrive_store::{NewLetter, NewOperation, Opened, Operation, OperationState};
 
@@ -132,10 +133,14 @@ impl Console {
             key,
         };
         let id = match self.records.operations.open(&new).await? {
-            Opened::Known(id) if self.operation(id).await?.request != text => {
-                return Err(ConsoleError::KeyInUse(id));
+            Opened::Known(id) => {
+                let known = self.operation(id).await?;
+                let age = Timestamp::now().duration_since(known.created_at);
+                if !request.repeats(&known.request, age) {
+                    return Err(ConsoleError::KeyInUse(id));
+                }
+                id
             }
-            Opened::Known(id) => id,
             Opened::New(id) => {
                 let subject = format!("operation {id}: {}", request.subject());
                 self.write_down(operator, request.action.name(), &subject, 0, &request.note).await;

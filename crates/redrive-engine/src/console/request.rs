@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use redrive_core::dead_letter::{Filter, LetterId};
 use redrive_core::fingerprint::digest;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,8 @@ use super::ConsoleError;
 const MOST_IDS: usize = 10_000;
 /// The most steps of a ramp.
 const MOST_STEPS: usize = 20;
+/// How far apart the clocks of two machines may be.
+const CLOCKS: SignedDuration = SignedDuration::from_secs(5);
 /// The largest step of a ramp.
 const LARGEST_STEP: u32 = 1_000;
 
@@ -140,6 +143,21 @@ impl Request {
         serde_json::to_string(self).unwrap_or_default()
     }
 
+    /// Whether this is what an operation of this age was asked for. Times that were given as "an hour ago" are
+    /// another moment when they are given again, and mean the same.
+    pub(super) fn repeats(&self, known: &str, age: SignedDuration) -> bool {
+        let Ok(first) = Self::of(known) else { return false };
+        let as_first = |asked: Option<Timestamp>, first: Option<Timestamp>| {
+            let is_same =
+                |first: &Timestamp| asked.is_some_and(|asked| is_near(asked.duration_since(*first), age));
+            first.filter(is_same).or(asked)
+        };
+        let mut again = self.clone();
+        again.filter.since = as_first(self.filter.since, first.filter.since);
+        again.filter.until = as_first(self.filter.until, first.filter.until);
+        again == first
+    }
+
     /// What an operation of the ledger was asked for.
     ///
     /// # Errors
@@ -149,6 +167,11 @@ impl Request {
             ConsoleError::Request(format!("the operation's request cannot be read: {error}"))
         })
     }
+}
+
+/// Whether two spans of time are one, as far as the clocks of two machines can tell.
+fn is_near(one: SignedDuration, other: SignedDuration) -> bool {
+    one.saturating_sub(other).abs() < CLOCKS
 }
 
 /// What a request leaves on its letter: the same for the same request, however often it is sent.
@@ -163,7 +186,7 @@ pub(super) fn mark(key: Option<&str>, payload: Option<&[u8]>) -> String {
 /// A number that no other request of any process has.
 pub(super) fn number() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let now = jiff::Timestamp::now().as_microsecond();
+    let now = Timestamp::now().as_microsecond();
     format!("{now:x}-{:x}-{:x}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
@@ -187,6 +210,19 @@ mod tests {
         let ids = vec![LetterId::new("orders", 1)];
         assert!(Request { ids: ids.clone(), ..redrive(Filter::default()) }.check().is_ok());
         assert!(Request { ids, ..redrive(typed()) }.check().is_err());
+    }
+
+    #[test]
+    fn an_hour_ago_means_the_same_when_it_is_said_again() {
+        let at = |text: &str| -> Timestamp { text.parse().unwrap() };
+        let since = |text: &str| redrive(Filter { since: Some(at(text)), ..typed() });
+        let (known, age) = (since("2026-11-16T13:00:00.25Z").to_json(), SignedDuration::from_mins(20));
+        assert!(since("2026-11-16T13:20:00.9Z").repeats(&known, age), "an hour ago, again");
+        assert!(since("2026-11-16T13:00:00.25Z").repeats(&known, age), "that very moment, again");
+        assert!(!since("2026-11-16T12:20:00Z").repeats(&known, age), "two hours ago");
+        assert!(!redrive(typed()).repeats(&known, age));
+        let other = Request { rate: Some(1), ..since("2026-11-16T13:20:00.9Z") };
+        assert!(!other.repeats(&known, age));
     }
 
     #[test]

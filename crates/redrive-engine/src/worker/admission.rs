@@ -12,7 +12,7 @@ use crate::breaker::Admission;
 use crate::judge::{self, Record};
 use crate::routes::Route;
 use crate::slots::Task;
-use crate::trial;
+use crate::trial::{self, Seat};
 use crate::witness::About;
 
 /// How long an event that must be tried alone waits while another one is.
@@ -25,9 +25,9 @@ impl Worker {
         let mut tasks: Vec<Task> = Vec::new();
         for (lease, mut work) in claimed {
             work.interrupted &= !excused;
-            let Some((route, event)) = self.admit(lease, work) else { continue };
-            if self.hand.get(&event.id).is_some_and(|held| held.seat.is_some()) {
-                self.on_trial = Some(Task { route, events: vec![event] });
+            let Some((route, event, seat)) = self.admit(lease, work) else { continue };
+            if seat.is_some() {
+                self.on_trial = Some(Task { route, events: vec![event], seat });
                 continue;
             }
             let fits = |task: &&mut Task| {
@@ -35,7 +35,7 @@ impl Worker {
             };
             match tasks.last_mut().filter(fits) {
                 Some(task) => task.events.push(event),
-                None => tasks.push(Task { route, events: vec![event] }),
+                None => tasks.push(Task { route, events: vec![event], seat: None }),
             }
         }
         tasks.into_iter().for_each(|task| self.slots.start(task));
@@ -48,12 +48,13 @@ impl Worker {
         }
         let held = |task: &Task| task.events.iter().all(|event| self.hand.contains_key(&event.id));
         if let Some(task) = self.on_trial.take().filter(held) {
-            self.slots.start(task);
+            task.seat.iter().for_each(Seat::begin);
+            self.slots.start_at_once(task);
         }
     }
 
     /// Takes work in hand, unless it can be judged without being handled.
-    fn admit(&mut self, lease: Lease, work: Work) -> Option<(Route, Event)> {
+    fn admit(&mut self, lease: Lease, work: Work) -> Option<(Route, Event, Option<Seat>)> {
         if let Some(held) = self.hand.get_mut(&lease.work()) {
             // Our own lease had run out before we could extend it, and the handler is still at it.
             held.lease = lease;
@@ -83,8 +84,8 @@ impl Worker {
             self.put_off(lease, event, &record, after);
             return None;
         }
-        self.hand.insert(event.id, Held { lease, record, seat });
-        Some((route, event))
+        self.hand.insert(event.id, Held { lease, record });
+        Some((route, event, seat))
     }
 
     fn put_off(&mut self, lease: Lease, event: Event, record: &Record, after: Duration) {

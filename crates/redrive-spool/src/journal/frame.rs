@@ -6,10 +6,13 @@ const MARKER: [u8; 4] = *b"\xA5rdj";
 /// Bytes before the payload.
 pub(super) const HEADER: usize = 28;
 
+/// The highest index that is told apart.
+const MOST_INDEX: u32 = 0xFF_FFFF;
+
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The first of a segment; its number is that of the first record.
+    /// The first of a segment, or the last one at a proper end; its number is that of the next record.
     Start,
     /// Somebody's record.
     Record,
@@ -22,8 +25,8 @@ pub(super) enum Kind {
 pub(super) struct Frame {
     pub(super) kind: Kind,
     pub(super) number: u64,
-    /// Whether it was written together with the frame before it: both were synced, or neither.
-    pub(super) continues: bool,
+    /// How many frames before it were written together with it: they were synced with it, or none was.
+    pub(super) index: u32,
     /// Where its payload is.
     pub(super) payload: Range<usize>,
 }
@@ -59,12 +62,13 @@ impl Kind {
     }
 }
 
-/// Adds a frame to what is written with one sync. The payload is shorter than 4 GiB: the options see to it.
-pub(super) fn encode(kind: Kind, number: u64, payload: &[u8], into: &mut Vec<u8>) {
+/// Writes a frame after so many others that are written with it. The payload is shorter than 4 GiB: the options
+/// see to it.
+pub(super) fn encode(kind: Kind, number: u64, index: u32, payload: &[u8], into: &mut Vec<u8>) {
     let start = into.len();
-    let continues = u8::from(start > 0);
+    let [first, second, third, _] = index.min(MOST_INDEX).to_le_bytes();
     into.extend_from_slice(&MARKER);
-    into.extend_from_slice(&[kind.code(), continues, 0, 0]);
+    into.extend_from_slice(&[kind.code(), first, second, third]);
     into.extend_from_slice(&u32::try_from(payload.len()).unwrap_or(u32::MAX).to_le_bytes());
     into.extend_from_slice(&number.to_le_bytes());
     into.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
@@ -85,7 +89,8 @@ pub(super) fn decode(bytes: &[u8], at: usize) -> Found {
     if crc32fast::hash(payload) != u32_at(header, 20) {
         return Found::DamagedPayload(end);
     }
-    Found::Whole(Frame { kind, number: u64_at(header, 12), continues: header[5] != 0, payload: start..end })
+    let index = u32::from_le_bytes([header[5], header[6], header[7], 0]);
+    Found::Whole(Frame { kind, number: u64_at(header, 12), index, payload: start..end })
 }
 
 /// The next place after this one where a frame's marker stands.

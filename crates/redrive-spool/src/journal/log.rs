@@ -20,6 +20,8 @@ pub(super) struct Log {
     shared: Arc<Shared>,
     active: Option<Active>,
     buffer: Vec<u8>,
+    /// How many frames are in it.
+    frames: u32,
     /// The disk was full when it was last written to.
     is_stuck: bool,
 }
@@ -33,7 +35,7 @@ struct Active {
 
 impl Log {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, active: None, buffer: Vec::new(), is_stuck: false }
+        Self { shared, active: None, buffer: Vec::new(), frames: 0, is_stuck: false }
     }
 
     /// Whether so many bytes more are allowed.
@@ -82,6 +84,27 @@ impl Log {
         told
     }
 
+    /// At a proper end: what was acknowledged is written down, and if there were records, which number comes
+    /// next. So nobody takes damage to the last of them for a write that a crash interrupted.
+    pub(super) fn seal(&mut self) -> Result<(), Error> {
+        if self.active.is_none() {
+            return self.tell_acknowledged();
+        }
+        let next = self.shared.state().next;
+        let sealed = self.write_seal(next);
+        if let Err(error) = &sealed {
+            self.give_up(next, error);
+        }
+        sealed
+    }
+
+    fn write_seal(&mut self, next: u64) -> Result<(), Error> {
+        self.begin(next)?;
+        self.encode_acknowledged();
+        self.encode(Kind::Start, next, TITLE);
+        self.finish(next)
+    }
+
     /// Removes segments that hold nothing but acknowledged records, oldest first, and one durably before
     /// the next: an older one must not come back without the acknowledgements of a newer one.
     pub(super) fn tidy(&mut self) -> Result<(), Error> {
@@ -115,12 +138,22 @@ impl Log {
         next: u64,
         records: impl Iterator<Item = &'a Bytes>,
     ) -> Result<(), Error> {
-        self.buffer.clear();
-        self.roll(first)?;
+        self.begin(first)?;
         for (number, record) in (first..).zip(records) {
-            frame::encode(Kind::Record, number, record, &mut self.buffer);
+            self.encode(Kind::Record, number, record);
         }
         self.encode_acknowledged();
+        self.finish(next)
+    }
+
+    fn begin(&mut self, first: u64) -> Result<(), Error> {
+        self.buffer.clear();
+        self.frames = 0;
+        self.roll(first)
+    }
+
+    /// Makes what is in the buffer durable; it counts from now on.
+    fn finish(&mut self, next: u64) -> Result<(), Error> {
         self.store()?;
         self.is_stuck = false;
         self.admit(next);
@@ -143,19 +176,25 @@ impl Log {
         let path = Segment::path(&self.shared.dir, first);
         let begun = Segment::unnamed(&path);
         let file = self.shared.filesystem.create(&begun).map_err(Error::io("create", &begun))?;
-        frame::encode(Kind::Start, first, TITLE, &mut self.buffer);
+        self.encode(Kind::Start, first, TITLE);
         let last = first.saturating_sub(1);
-        self.shared.state().segments.push_back(Segment { first, last, length: 0, path });
+        self.shared.state().segments.push_back(Segment { first, last, length: 0, path, has_holes: false });
         Ok(Active { file, is_named: false })
     }
 
     fn encode_acknowledged(&mut self) {
         let mut state = self.shared.state();
-        if state.untold {
-            let islands = state.acknowledged.encode();
-            frame::encode(Kind::Acknowledged, state.acknowledged.up_to(), &islands, &mut self.buffer);
-            state.untold = false;
+        if !std::mem::take(&mut state.untold) {
+            return;
         }
+        let (up_to, islands) = (state.acknowledged.up_to(), state.acknowledged.encode());
+        drop(state);
+        self.encode(Kind::Acknowledged, up_to, &islands);
+    }
+
+    fn encode(&mut self, kind: Kind, number: u64, payload: &[u8]) {
+        frame::encode(kind, number, self.frames, payload, &mut self.buffer);
+        self.frames = self.frames.saturating_add(1);
     }
 
     /// Writes the buffer and makes it durable.

@@ -47,16 +47,15 @@
 //! ```text
 //!   0  4  marker  A5 72 64 6A
 //!   4  1  kind    1 start, 2 record, 3 acknowledged
-//!   5  1  1 if it was written together with the frame before it, else 0
-//!   6  2  zero
+//!   5  3  how many frames before it were written together with it
 //!   8  4  length of the payload
 //!  12  8  number
 //!  20  4  checksum of the payload
 //!  24  4  checksum of bytes 0 to 24
 //!  28  …  payload
 //! ```
-//! - **start** is the first of a segment. Its number is that of the first record, its payload the text
-//!   `redrive journal 1`.
+//! - **start** is the first of a segment, and at a proper end the last of the last one. Its number is that of the
+//!   next record, its payload the text `redrive journal 1`.
 //! - **record** carries what was appended. Numbers grow by one; one that is missing belongs to an append
 //!   that failed.
 //! - **acknowledged**: every record up to its number is; its payload is pairs of 8-byte numbers, first and
@@ -64,7 +63,7 @@
 //!
 //! What is written together is synced together, and a disk may keep any part of it when the power fails: its
 //! end, and not its middle. Nobody was answered for any of it. So damage is told from an interrupted write by
-//! what comes after: a frame that begins another write.
+//! what comes after: a frame that begins another write, or belongs to one that begins later.
 //!
 //! # Invariants
 //! - One writer, one open segment, the last. A segment is not written again after a restart, nor after any

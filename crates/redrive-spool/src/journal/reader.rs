@@ -139,7 +139,9 @@ impl Reader {
     /// the very end of a chunk.
     fn step_over(&self, found: &Found, bytes: &[u8], at: usize, segment: &Segment) -> usize {
         let offset = self.place.offset + at as u64;
-        tracing::error!(segment = %segment.path.display(), offset, "a record of the journal is damaged and left out: a start keeps its bytes under damaged/");
+        if !segment.has_holes {
+            tracing::error!(segment = %segment.path.display(), offset, "a record of the journal is damaged and left out: a start keeps its bytes under damaged/");
+        }
         match found {
             Found::DamagedPayload(end) => *end,
             _ => frame::next_marker(bytes, at).unwrap_or(bytes.len().saturating_sub(3).max(at + 1)),

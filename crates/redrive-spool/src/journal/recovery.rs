@@ -157,7 +157,8 @@ impl Opening<'_> {
         }
         self.cut(&path, scan.end, bytes.len())?;
         let last = self.learn(first, &bytes, &scan);
-        self.state.segments.push_back(Segment { first, last, length: scan.end as u64, path });
+        let has_holes = !scan.damaged.is_empty();
+        self.state.segments.push_back(Segment { first, last, length: scan.end as u64, path, has_holes });
         Ok(())
     }
 
@@ -211,12 +212,15 @@ impl Opening<'_> {
         for frame in &scan.frames {
             match frame.kind {
                 Kind::Start => {
-                    numbers.gap(expected, first);
-                    expected = expected.max(first);
+                    numbers.gap(expected, frame.number);
+                    expected = expected.max(frame.number);
+                    state.next = state.next.max(expected);
                 }
                 Kind::Record => {
+                    // Of the write that it belongs to itself, if that is the last one.
+                    let own = frame.number.saturating_sub(frame.index.into()).max(expected);
                     if is_newest && scan.is_torn(frame.payload.start) {
-                        numbers.torn.extend(between(expected, frame.number));
+                        numbers.torn.extend(between(own, frame.number));
                     }
                     numbers.gap(expected, frame.number);
                     expected = frame.number + 1;

@@ -21,6 +21,8 @@ pub(super) struct Segment {
     /// How much of it is whole and durable.
     pub(super) length: u64,
     pub(super) path: PathBuf,
+    /// Whether something in it is not whole, and that was told when the journal was opened.
+    pub(super) has_holes: bool,
 }
 
 impl Segment {
@@ -82,7 +84,7 @@ pub(super) fn scan(bytes: &[u8]) -> Scan {
         }
         at = frame.payload.end;
         scan.end = at;
-        if !frame.continues {
+        if frame.index == 0 {
             scan.last_write = Some(at);
         }
         scan.frames.push(frame);

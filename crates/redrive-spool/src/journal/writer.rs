@@ -88,7 +88,7 @@ fn run(mut log: Log, inbox: &Receiver<Command>) {
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    note(log.tell_acknowledged());
+    note(log.seal());
     note(log.tidy());
 }
 
