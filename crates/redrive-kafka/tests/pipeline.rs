@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use common::prepare;
 use common::stage::{
-    Running, Sent, count, decision, lag, mock, options, poison, produce, read, real, sink, until,
+    Running, Sent, count, decision, lag, mock, options, poison, produce, produce_packed, read, real, sink,
+    until,
 };
 use redrive_core::failure::Failure;
 use redrive_kafka::headers;
@@ -87,6 +88,23 @@ async fn odd_records_on_the_broker_in_this_process() {
         &redrive_testkit::sqlite(),
     )
     .await;
+}
+
+/// Whatever a producer packs its records with.
+#[tokio::test(flavor = "multi_thread")]
+async fn packed_records_are_read() {
+    let Some((brokers, topic)) = real(file!(), 1).await else { return };
+    let database = redrive_testkit::sqlite();
+    let mut client = prepare(&database).await;
+    let folder = tempfile::tempdir().unwrap();
+    let codecs = ["none", "gzip", "snappy", "lz4", "zstd"];
+    for (nth, codec) in codecs.into_iter().enumerate() {
+        let records: Vec<_> = (nth * 100..(nth + 1) * 100).map(|id| decision(0, id)).collect();
+        produce_packed(&brokers, &topic, codec, &records).await;
+    }
+    let running = Running::start(options(&brokers, &topic, folder.path()), sink(&database));
+    until("every row", async || rows(&mut client).await == 500).await;
+    running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -174,7 +174,21 @@ pub(crate) fn poison(partition: i32, id: usize) -> Sent {
 }
 
 pub(crate) async fn produce(brokers: &str, topic: &str, records: &[Sent]) {
-    let producer = producer(brokers);
+    produce_with(&producer(brokers), topic, records).await;
+}
+
+/// With a producer that packs what it sends.
+pub(crate) async fn produce_packed(brokers: &str, topic: &str, codec: &str, records: &[Sent]) {
+    let producer = ClientConfig::new()
+        .set("bootstrap.servers", brokers)
+        .set("compression.codec", codec)
+        .set("linger.ms", "20")
+        .create()
+        .unwrap();
+    produce_with(&producer, topic, records).await;
+}
+
+async fn produce_with(producer: &FutureProducer, topic: &str, records: &[Sent]) {
     let mut reports = Vec::new();
     for sent in records {
         let headers = sent.headers.iter().fold(OwnedHeaders::new(), |headers, header| {
