@@ -89,6 +89,20 @@ async fn a_set_is_frozen_once_however_often_it_is_written_and_newcomers_stay_out
     }
 }
 
+/// Taken for nothing, they would never have been sent, and the operation would have said that it is finished.
+#[tokio::test]
+async fn ids_that_cannot_be_read_are_an_error_and_not_nothing() {
+    for database in testkit::backends(file!()).await {
+        let operations = operations(&database).await;
+        let id = opened(&operations).await;
+        assert!(operations.freeze(id, &[portion(0, 0..3)]).await.unwrap());
+        assert_eq!(operations.next(id, 1).await.unwrap(), [portion(0, 0..3)]);
+        Client::connect(&database).await.run("UPDATE redrive_operation_portion SET ids = '[\"1'").await;
+        let error = operations.next(id, 1).await.unwrap_err();
+        assert!(!error.is_unavailable(), "it makes no sense to ask again: {error}");
+    }
+}
+
 #[tokio::test]
 async fn every_change_of_state_is_guarded_by_the_table() {
     for database in testkit::backends(file!()).await {

@@ -35,7 +35,8 @@ pub(crate) fn start(format: LogFormat, command: &Command) {
         }
     };
     if let Some(mistake) = mistake.or(log.err().map(|error| error.to_string())) {
-        tracing::warn!("{mistake}");
+        // Above every level that a command begins with.
+        tracing::error!("{mistake}");
     }
 }
 

@@ -55,11 +55,12 @@ impl Log {
         let first = self.shared.state().next;
         let spans = spans(first, group);
         let next = spans.last().map_or(first, |span| span.last.0 + 1);
-        let written = self.write(first, next, group.iter().copied().flatten());
-        if let Err(error) = written {
-            self.give_up(next, &error);
-            return Err(error);
-        }
+        self.write(first, next, |log| {
+            for (number, record) in (first..).zip(group.iter().copied().flatten()) {
+                log.encode(Kind::Record, number, record);
+            }
+            log.encode_acknowledged();
+        })?;
         Ok(spans)
     }
 
@@ -77,11 +78,7 @@ impl Log {
         if !untold {
             return Ok(());
         }
-        let told = self.write(next, next, std::iter::empty());
-        if let Err(error) = &told {
-            self.give_up(next, error);
-        }
-        told
+        self.write(next, next, Self::encode_acknowledged)
     }
 
     /// At a proper end: what was acknowledged is written down, and if there were records, which number comes
@@ -91,18 +88,10 @@ impl Log {
             return self.tell_acknowledged();
         }
         let next = self.shared.state().next;
-        let sealed = self.write_seal(next);
-        if let Err(error) = &sealed {
-            self.give_up(next, error);
-        }
-        sealed
-    }
-
-    fn write_seal(&mut self, next: u64) -> Result<(), Error> {
-        self.begin(next)?;
-        self.encode_acknowledged();
-        self.encode(Kind::Start, next, TITLE);
-        self.finish(next)
+        self.write(next, next, |log| {
+            log.encode_acknowledged();
+            log.encode(Kind::Start, next, TITLE);
+        })
     }
 
     /// Removes segments that hold nothing but acknowledged records, oldest first, and one durably before
@@ -132,32 +121,22 @@ impl Log {
         state.spent().or(last).map(|segment| segment.path.clone())
     }
 
-    fn write<'a>(
-        &mut self,
-        first: u64,
-        next: u64,
-        records: impl Iterator<Item = &'a Bytes>,
-    ) -> Result<(), Error> {
-        self.begin(first)?;
-        for (number, record) in (first..).zip(records) {
-            self.encode(Kind::Record, number, record);
+    /// One write: whatever fills the buffer is durable, and counts from now on; or none of it does.
+    fn write(&mut self, first: u64, next: u64, fill: impl FnOnce(&mut Self)) -> Result<(), Error> {
+        let written = self.try_write(first, fill);
+        match &written {
+            Ok(()) => self.admit(next),
+            Err(error) => self.give_up(next, error),
         }
-        self.encode_acknowledged();
-        self.finish(next)
+        written
     }
 
-    fn begin(&mut self, first: u64) -> Result<(), Error> {
+    fn try_write(&mut self, first: u64, fill: impl FnOnce(&mut Self)) -> Result<(), Error> {
         self.buffer.clear();
         self.frames = 0;
-        self.roll(first)
-    }
-
-    /// Makes what is in the buffer durable; it counts from now on.
-    fn finish(&mut self, next: u64) -> Result<(), Error> {
-        self.store()?;
-        self.is_stuck = false;
-        self.admit(next);
-        Ok(())
+        self.roll(first)?;
+        fill(self);
+        self.store()
     }
 
     /// Sees to it that there is a segment with room.
@@ -217,6 +196,7 @@ impl Log {
 
     /// What was written counts from now on.
     fn admit(&mut self, next: u64) {
+        self.is_stuck = false;
         let mut state = self.shared.state();
         state.next = next;
         if let Some(segment) = state.segments.back_mut() {
