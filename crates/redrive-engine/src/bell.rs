@@ -50,8 +50,7 @@ impl Bell {
         let Some(mut listener) = listener else { return Ok(()) };
         loop {
             self.ring();
-            // Without a notification the connection was lost, and is made anew by the next call.
-            listener.try_recv().await.map_err(drop)?;
+            listener.heard().await.map_err(drop)?;
         }
     }
 }

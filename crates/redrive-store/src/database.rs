@@ -7,14 +7,16 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{Connection as _, Executor as _};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::dialect::Dialect;
 use crate::error::Error;
+use crate::listener::Listener;
 use crate::row::Row;
 use crate::session::{Connection, Session};
 use crate::statement::Statement;
@@ -23,7 +25,7 @@ use crate::value::Value;
 /// The most connections to one server.
 const MAX_CONNECTIONS: usize = 16;
 /// How long to wait for a connection, and for SQLite's lock.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// A connection that was idle for this long is asked whether it is still there before it is used.
 const IDLE: Duration = Duration::from_secs(10);
 /// How many rows SQLite may be ahead of us.
@@ -51,6 +53,21 @@ enum Address {
     Sqlite(Box<SqliteConnectOptions>),
     Postgres(Box<PgConnectOptions>),
     MySql(Box<MySqlConnectOptions>),
+}
+
+impl Address {
+    /// In a box, as everything that talks to a driver.
+    fn connect(&self) -> BoxFuture<'_, Result<Connection, sqlx::Error>> {
+        Box::pin(async move {
+            match self {
+                Self::Sqlite(options) => {
+                    SqliteConnection::connect_with(options).await.map(Connection::Sqlite)
+                }
+                Self::Postgres(options) => connect_postgres(options).await.map(Connection::Postgres),
+                Self::MySql(options) => connect_mysql(options).await.map(Connection::MySql),
+            }
+        })
+    }
 }
 
 impl Database {
@@ -107,16 +124,12 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::Unavailable`] when it does not answer.
-    pub async fn listen(&self, channel: &str) -> Result<Option<PgListener>, Error> {
+    pub async fn listen(&self, channel: &str) -> Result<Option<Listener>, Error> {
         let Address::Postgres(options) = &self.shared.address else { return Ok(None) };
-        let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(PATIENCE);
-        let listening = async {
-            let pool = pool.connect_with((**options).clone()).await?;
-            let mut listener = PgListener::connect_with(&pool).await?;
-            listener.listen(channel).await?;
-            Ok(listener)
-        };
-        listening.await.map(Some).map_err(|source| Error::from_driver(self.dialect(), source))
+        Listener::connect(options, channel)
+            .await
+            .map(Some)
+            .map_err(|source| Error::from_driver(self.dialect(), source))
     }
 
     /// Runs one statement by itself and returns its rows.
@@ -206,16 +219,7 @@ impl Database {
     }
 
     async fn connect_anew(&self) -> Result<Connection, Error> {
-        let connecting = async {
-            match &self.shared.address {
-                Address::Sqlite(options) => {
-                    SqliteConnection::connect_with(options).await.map(Connection::Sqlite)
-                }
-                Address::Postgres(options) => connect_postgres(options).await.map(Connection::Postgres),
-                Address::MySql(options) => connect_mysql(options).await.map(Connection::MySql),
-            }
-        };
-        match tokio::time::timeout(PATIENCE, connecting).await {
+        match tokio::time::timeout(PATIENCE, self.shared.address.connect()).await {
             Ok(connection) => connection.map_err(|source| self.unavailable(source)),
             Err(_) => Err(self.unavailable(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()))),
         }

@@ -30,6 +30,7 @@ mod index;
 mod insert;
 mod jobs;
 mod letters;
+mod listener;
 mod memory;
 mod operations;
 mod outbox;
@@ -55,6 +56,7 @@ pub use failed_events::{FailedEvent, FailedEvents, FailedEventsOptions, MAX_RETR
 pub use index::{Left, Parked, Place, Reading};
 pub use jobs::{Completed, Enqueued, Jobs, JobsOptions, NewJob};
 pub use letters::{Letters, NewLetter};
+pub use listener::Listener;
 pub use memory::Memory;
 pub use operations::{NewOperation, Opened, Operation, OperationState, Operations, Portion, Sent};
 pub use outbox::{Ordering, Outbox, OutboxOptions, Processed};

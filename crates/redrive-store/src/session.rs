@@ -2,7 +2,12 @@
 //!
 //! A session that ends in the middle of something (an error, a cancelled task) throws its connection
 //! away: the server then rolls back. Only a connection with nothing under way is kept.
+//!
+//! What talks to a driver is in a box: the code of an `async fn` is compiled again in every crate that awaits it,
+//! and with it all of the drivers.
 
+use futures_util::TryStreamExt as _;
+use futures_util::future::BoxFuture;
 use sqlx::{Connection as _, Executor as _, MySqlConnection, PgConnection, SqliteConnection};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 
@@ -23,21 +28,25 @@ pub(crate) enum Connection {
 
 impl Connection {
     /// Whether the server still answers on it.
-    pub(crate) async fn ping(&mut self) -> bool {
-        match self {
-            Self::Sqlite(connection) => connection.ping().await.is_ok(),
-            Self::Postgres(connection) => connection.ping().await.is_ok(),
-            Self::MySql(connection) => connection.ping().await.is_ok(),
-        }
+    pub(crate) fn ping(&mut self) -> BoxFuture<'_, bool> {
+        Box::pin(async {
+            match self {
+                Self::Sqlite(connection) => connection.ping().await.is_ok(),
+                Self::Postgres(connection) => connection.ping().await.is_ok(),
+                Self::MySql(connection) => connection.ping().await.is_ok(),
+            }
+        })
     }
 
     /// Says good-bye; a server that does not hear it notices by itself.
-    pub(crate) async fn close(self) {
-        drop(match self {
-            Self::Sqlite(connection) => connection.close().await,
-            Self::Postgres(connection) => connection.close().await,
-            Self::MySql(connection) => connection.close().await,
-        });
+    pub(crate) fn close(self) -> BoxFuture<'static, ()> {
+        Box::pin(async {
+            drop(match self {
+                Self::Sqlite(connection) => connection.close().await,
+                Self::Postgres(connection) => connection.close().await,
+                Self::MySql(connection) => connection.close().await,
+            });
+        })
     }
 }
 
@@ -92,39 +101,68 @@ impl Session {
     }
 
     /// Runs a statement and reads each row as it arrives, while the database makes the next ones.
-    pub(crate) async fn read<T: Send + Unpin>(
+    pub(crate) async fn read<T: Send>(
         &mut self,
         statement: &Statement,
         values: Vec<Value>,
         read: impl Fn(Row) -> Result<T, Error> + Send + Sync,
     ) -> Result<Vec<T>, Error> {
-        self.under_way = true;
-        let rows = query!(self, statement, values => |query, connection, wrap| {
-            query.map(|row| read(wrap(row))).fetch_all(&mut *connection).await
-        });
-        self.finished(rows)?.into_iter().collect()
+        let mut all = Vec::new();
+        self.each(statement, values, &mut |row| all.push(read(row))).await?;
+        all.into_iter().collect()
+    }
+
+    /// Runs a statement and hands over each row as it arrives.
+    fn each<'a>(
+        &'a mut self,
+        statement: &'a Statement,
+        values: Vec<Value>,
+        take: &'a mut (dyn FnMut(Row) + Send),
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.under_way = true;
+            let done = query!(self, statement, values => |query, connection, wrap| {
+                let mut rows = query.fetch(&mut *connection);
+                loop {
+                    match rows.try_next().await {
+                        Ok(Some(row)) => take(wrap(row)),
+                        Ok(None) => break Ok(()),
+                        Err(error) => break Err(error),
+                    }
+                }
+            });
+            self.finished(done)
+        })
     }
 
     /// Runs a statement that changes rows, and returns how many.
-    pub(crate) async fn run(&mut self, statement: &Statement, values: Vec<Value>) -> Result<u64, Error> {
-        self.under_way = true;
-        let changed = query!(self, statement, values => |query, connection, _wrap| {
-            query.execute(&mut *connection).await.map(|done| done.rows_affected())
-        });
-        self.finished(changed)
+    pub(crate) fn run<'a>(
+        &'a mut self,
+        statement: &'a Statement,
+        values: Vec<Value>,
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        Box::pin(async move {
+            self.under_way = true;
+            let changed = query!(self, statement, values => |query, connection, _wrap| {
+                query.execute(&mut *connection).await.map(|done| done.rows_affected())
+            });
+            self.finished(changed)
+        })
     }
 
     /// Runs a statement without parameters as plain text: what the drivers will not prepare (BEGIN,
     /// DDL).
-    pub(crate) async fn plain(&mut self, statement: &Statement) -> Result<(), Error> {
-        self.under_way = true;
-        let text = sqlx::raw_sql(statement.text());
-        let done = match self.live() {
-            Connection::Sqlite(connection) => connection.execute(text).await.map(drop),
-            Connection::Postgres(connection) => connection.execute(text).await.map(drop),
-            Connection::MySql(connection) => connection.execute(text).await.map(drop),
-        };
-        self.finished(done)
+    pub(crate) fn plain<'a>(&'a mut self, statement: &'a Statement) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.under_way = true;
+            let text = sqlx::raw_sql(statement.text());
+            let done = match self.live() {
+                Connection::Sqlite(connection) => connection.execute(text).await.map(drop),
+                Connection::Postgres(connection) => connection.execute(text).await.map(drop),
+                Connection::MySql(connection) => connection.execute(text).await.map(drop),
+            };
+            self.finished(done)
+        })
     }
 
     /// Begins a transaction that will write.
