@@ -7,9 +7,20 @@ use crate::database::PATIENCE;
 use crate::dialect::Dialect;
 use crate::error::Error;
 
-/// A connection to Postgres that waits for notifications.
+/// A connection to Postgres that waits for notifications. As everything that talks to a driver, it is in a box, to
+/// be compiled, and dropped, in this crate alone.
 #[derive(Debug)]
-pub struct Listener(PgListener);
+pub struct Listener(Box<dyn Notified>);
+
+trait Notified: Send + std::fmt::Debug {
+    fn next(&mut self) -> BoxFuture<'_, Result<(), sqlx::Error>>;
+}
+
+impl Notified for PgListener {
+    fn next(&mut self) -> BoxFuture<'_, Result<(), sqlx::Error>> {
+        Box::pin(async { self.try_recv().await.map(drop) })
+    }
+}
 
 impl Listener {
     pub(crate) fn connect<'a>(
@@ -21,7 +32,7 @@ impl Listener {
             let pool = pool.connect_with(options.clone()).await?;
             let mut listener = PgListener::connect_with(&pool).await?;
             listener.listen(channel).await?;
-            Ok(Self(listener))
+            Ok(Self(Box::new(listener)))
         })
     }
 
@@ -30,10 +41,7 @@ impl Listener {
     ///
     /// # Errors
     /// [`Error::Unavailable`] when it cannot be made anew.
-    pub fn heard(&mut self) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move {
-            let heard = self.0.try_recv().await.map(drop);
-            heard.map_err(|source| Error::from_driver(Dialect::Postgres, source))
-        })
+    pub async fn heard(&mut self) -> Result<(), Error> {
+        self.0.next().await.map_err(|source| Error::from_driver(Dialect::Postgres, source))
     }
 }
