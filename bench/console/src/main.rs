@@ -12,7 +12,7 @@ mod redrive;
 
 use std::process::ExitCode;
 
-use bench_harness::{Scratch, Target, conclude, load, machine, on_scratch};
+use bench_harness::{Scratch, Target, conclude, ended, load, machine, on_scratch};
 use clap::{Parser, ValueEnum};
 
 /// What to measure, and how much of it.
@@ -37,6 +37,9 @@ struct Args {
     /// Only this part.
     #[arg(long)]
     only: Option<Part>,
+    /// Only do this to the letters that are there, and print the peak of memory.
+    #[arg(long, hide = true)]
+    peak_of: Option<memory::Work>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -56,6 +59,9 @@ impl Args {
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
+    if let Some(work) = args.peak_of {
+        return ended("console", memory::work(&args, work).await);
+    }
     conclude("console", on_scratch(&args.postgres, async |scratch| measure(&args, scratch).await).await)
 }
 
@@ -63,7 +69,6 @@ async fn measure(args: &Args, scratch: &Scratch) -> anyhow::Result<Vec<Target>> 
     println!("# console\n\n{}; load average at the start: {}", machine(), load());
     println!("{}", scratch.describe().await?);
     let mut targets = Vec::new();
-    // First, while the process is still small.
     if args.wants(Part::Memory) {
         targets.extend(memory::measure(args, scratch).await?);
     }

@@ -2,7 +2,7 @@
 //!
 //! | item | is |
 //! |---|---|
-//! | [`on_scratch`], [`conclude`] | what every bench does around its measuring |
+//! | [`on_scratch`], [`conclude`], [`ended`] | what every bench does around its measuring |
 //! | [`race()`] | contestants that take turns, round by round, on a noisy machine |
 //! | [`Rates`], [`Ratio`] | what came out: medians, and how far the rounds lie apart |
 //! | [`Raw`] | the yardstick: a loop with the best SQL and nothing else |
@@ -32,7 +32,7 @@ pub use postgres::Scratch;
 pub use race::{Contestant, race};
 pub use rates::{Rates, Ratio, median, thousands};
 pub use raw::{Form, Kind, Raw, RawPace, Settle};
-pub use run::{conclude, on_scratch};
+pub use run::{conclude, ended, on_scratch};
 pub use stage::{Hand, Stage, tidy_postgres, tidy_sqlite};
 pub use table::Table;
 pub use target::{Target, verdict};

@@ -9,11 +9,18 @@ use crate::target::{Target, verdict};
 
 /// Prints which targets were met, or what went wrong with this bench.
 pub fn conclude(bench: &str, measured: anyhow::Result<Vec<Target>>) -> ExitCode {
-    match measured {
-        Ok(targets) => {
+    ended(
+        bench,
+        measured.map(|targets| {
             println!("\n## Targets\n\nload average at the end: {}\n\n{}", load(), verdict(&targets));
-            ExitCode::SUCCESS
-        }
+        }),
+    )
+}
+
+/// The end of a process that does a part of the work for another one.
+pub fn ended(bench: &str, result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bench/run {bench}: {error:#}");
             ExitCode::FAILURE

@@ -13,7 +13,7 @@ mod topic;
 
 use std::process::ExitCode;
 
-use bench_harness::{Scratch, Target, conclude, load as load_average, machine, on_scratch};
+use bench_harness::{Scratch, Target, conclude, ended, load as load_average, machine, on_scratch};
 use clap::{Parser, ValueEnum};
 
 /// What to measure, and how much of it.
@@ -57,13 +57,7 @@ impl Args {
 async fn main() -> ExitCode {
     let args = Args::parse();
     if let Some(topic) = &args.backlog {
-        return match memory::work_off(&args, topic).await {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error:#}");
-                ExitCode::FAILURE
-            }
-        };
+        return ended("kafka", memory::work_off(&args, topic).await);
     }
     conclude("kafka", on_scratch(&args.postgres, async |scratch| measure(&args, scratch).await).await)
 }
