@@ -73,7 +73,7 @@ async fn operation(house: &House) -> anyhow::Result<Duration> {
         match now.state {
             OperationState::Finished => return Ok(begun.elapsed()),
             OperationState::Freezing | OperationState::Running => {
-                tokio::time::sleep(Duration::from_millis(10)).await
+                tokio::time::sleep(Duration::from_millis(10)).await;
             }
             other => anyhow::bail!("the operation is {}: {}", other.name(), now.reason),
         }
