@@ -72,6 +72,26 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
+/// An object in a field of a body.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Object::deserialize(deserializer).map(|Object(object)| object)
+}
+
+/// An object in a field of a body, or none.
+pub(crate) fn object_or_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Option::<Object<T>>::deserialize(deserializer).map(|object| object.map(|Object(object)| object))
+}
+
+/// An array of objects in a field of a body, or none.
+pub(crate) fn objects_or_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<T>>, D::Error> {
+    let objects = Option::<Vec<Object<T>>>::deserialize(deserializer)?;
+    Ok(objects.map(|objects| objects.into_iter().map(|Object(object)| object).collect()))
+}
+
 /// Reads a struct by the names of its fields.
 struct Named<D>(D);
 
@@ -195,6 +215,35 @@ mod tests {
         assert!(parse::<Object<Thing>>(b"[\"a\", \"b\"]").is_err());
         let problem = problem("[{\"name\": \"a\"}, [\"a\", \"b\"]]");
         assert_eq!((problem["status"].clone(), problem["item"].clone()), (422.into(), 1.into()), "{problem}");
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Outer {
+        #[serde(deserialize_with = "object")]
+        one: Thing,
+        #[serde(default, deserialize_with = "object_or_none")]
+        other: Option<Thing>,
+        #[serde(default, deserialize_with = "objects_or_none")]
+        more: Option<Vec<Thing>>,
+    }
+
+    #[test]
+    fn an_array_in_a_field_is_no_object_either() {
+        let outer: Outer = parse(br#"{"one":{"name":"a"},"other":null,"more":[{"name":"b"}]}"#).unwrap();
+        assert_eq!((outer.one.payload.0.as_str(), outer.more.map(|more| more.len())), ("", Some(1)));
+        assert!(outer.other.is_none());
+        for (json, field) in [
+            (r#"{"one":["a","b"]}"#, "one"),
+            (r#"{"one":{"name":"a"},"other":["a","b"]}"#, "other"),
+            (r#"{"one":{"name":"a"},"more":[["a","b"]]}"#, "more"),
+        ] {
+            let problem = serde_json::to_value(parse::<Outer>(json.as_bytes()).unwrap_err()).unwrap();
+            assert_eq!(
+                (&problem["status"], problem["field"].as_str()),
+                (&422.into(), Some(field)),
+                "{problem}"
+            );
+        }
     }
 
     #[test]

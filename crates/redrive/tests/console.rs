@@ -68,6 +68,12 @@ fn with_letters(many: usize) -> (tempfile::TempDir, Server) {
     let events: Vec<Value> = (0..many).map(|key| event("Broken", &key.to_string())).collect();
     assert_eq!(server.post("/api/v1/outbox/orders/events", &json!(events)).0, 201);
     waiting(&server, many);
+    // A count that took long is shown for a while, even when it is out of date.
+    eventually("the group that is expected", || {
+        let groups = server.get("/api/v1/groups").1;
+        let counts = groups["groups"].as_array()?.iter().filter_map(|group| group["count"].as_u64());
+        (counts.sum::<u64>() == many as u64).then_some(())
+    });
     (folder, server)
 }
 

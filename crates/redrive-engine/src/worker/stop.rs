@@ -7,6 +7,7 @@ use redrive_core::lease::Settlement;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{FIRST_PAUSE, Held, Worker};
+use crate::slots::Task;
 
 /// What is left to settle gets this long, even when handlers used up all the time.
 const LAST_TRY: Duration = Duration::from_secs(1);
@@ -15,10 +16,13 @@ impl Worker {
     /// Stops: hands back what was not begun, waits for what runs, hands back what does not end.
     pub(super) async fn finish(&mut self) {
         let deadline = Instant::now() + self.pipeline.pace.grace;
-        let on_trial = self.on_trial.take().into_iter().flat_map(|task| task.events);
-        for event in self.slots.take_waiting().into_iter().chain(on_trial) {
-            self.hand_back(event.id);
+        let mut waiting = self.slots.take_waiting();
+        if let Some(Task { events, seat, .. }) = self.on_trial.take() {
+            waiting.extend(events);
+            // Kept until that is stored, as of what was tried.
+            self.leaving = seat.or(self.leaving.take());
         }
+        waiting.into_iter().for_each(|event| self.hand_back(event.id));
         // Whoever is not done by then is handed back.
         drop(timeout_at(deadline, self.see_off()).await);
         self.slots.stop();

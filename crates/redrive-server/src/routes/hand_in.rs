@@ -46,9 +46,11 @@ pub(super) struct HandedIn {
     #[schema(content_encoding = "base64", pattern = "^([A-Za-z0-9+/]{4})*$")]
     payload_base64: Option<String>,
     /// The headers of the event, in order.
+    #[serde(default, deserialize_with = "body::objects_or_none")]
     #[schema(max_items = 200)]
     headers: Option<Vec<HeaderIn>>,
     /// What went wrong.
+    #[serde(deserialize_with = "body::object")]
     error: ErrorIn,
     /// How many attempts failed (1).
     #[schema(minimum = 1, maximum = 1_000_000)]

@@ -31,6 +31,7 @@ const HIGHEST_RATE: u32 = 1_000_000;
 #[serde(deny_unknown_fields)]
 pub(super) struct RedriveRequest {
     /// Which letters: those that wait and match.
+    #[serde(default, deserialize_with = "body::object_or_none")]
     filter: Option<FilterIn>,
     /// Or these, by name.
     #[schema(max_items = 10_000)]
@@ -56,6 +57,7 @@ pub(super) struct RedriveRequest {
 #[serde(deny_unknown_fields)]
 pub(super) struct ResolutionRequest {
     /// Which letters: those that wait and match.
+    #[serde(default, deserialize_with = "body::object_or_none")]
     filter: Option<FilterIn>,
     /// Or these, by name.
     #[schema(max_items = 10_000)]
