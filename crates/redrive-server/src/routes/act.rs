@@ -22,6 +22,7 @@ use crate::{Problem, body, note};
 pub(super) struct LetterRedrive {
     /// What to send instead of its payload.
     #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = PayloadIn, required = false)]
     payload: Option<PayloadIn>,
     /// The same in base64, for bytes that are no text.
     #[schema(content_encoding = "base64", pattern = "^([A-Za-z0-9+/]{4})*$")]

@@ -41,6 +41,7 @@ pub(super) struct HandedIn {
     key: String,
     /// The body of the event.
     #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = PayloadIn, required = false)]
     payload: Option<PayloadIn>,
     /// The body in base64, for bytes that are no text.
     #[schema(content_encoding = "base64", pattern = "^([A-Za-z0-9+/]{4})*$")]
