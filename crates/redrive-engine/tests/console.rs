@@ -370,31 +370,93 @@ async fn what_is_done_is_done_though_it_cannot_be_written_down() {
     }
 }
 
-/// It was cancelled, though its set was frozen and nobody had asked for that: nobody could resume it.
+/// It paused or cancelled what others were carrying out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_instance_that_lacks_a_pipeline_pauses_what_is_frozen_and_another_one_goes_on() {
+async fn an_instance_that_lacks_a_pipeline_leaves_the_operation_to_one_that_has_it() {
     for database in redrive_testkit::backends(file!()).await {
         let shop = Shop::open(database).await;
-        shop.bury(2).await;
-        let ids = shop.letters().await;
-        let request = Request { ids, ..Request::new(Action::Redrive, Filter::default()) };
-        let id = shop.console.start(&request, &ops(), None).await.unwrap().id;
-        let records = Records::of(&Database::connect(&shop.database.url).await.unwrap());
-        let (elsewhere, stop) = (Runner::new(Arc::new(Console::new(records, []))), CancellationToken::new());
-        let runner = tokio::spawn(elsewhere.run(stop.clone()));
-        let paused = shop.reaches(id, OperationState::Paused).await;
-        assert!(paused.reason.contains("no pipeline orders"), "{paused:?}");
-        assert_eq!((paused.total, paused.done), (2, 0));
-        stop.cancel();
-        runner.await.unwrap();
-
+        shop.bury(3).await;
         shop.mend();
+        let request = Request { rate: Some(1), ..redrive() };
+        let id = shop.console.start(&request, &ops(), None).await.unwrap().id;
+        let connections = Database::connect(&shop.database.url).await.unwrap();
+        let mails_only = Desk { queue: shop.jobs.clone(), workers: None };
+        let elsewhere = Arc::new(Console::new(Records::of(&connections), [mails_only]));
+        let leave = CancellationToken::new();
+        let other = tokio::spawn(Runner::new(elsewhere).run(leave.clone()));
+        let said = || async {
+            shop.console.operation(id).await.unwrap().reason.contains("an instance that has orders")
+        };
+        eventually(PATIENCE, "it says what it waits for", said).await;
+        assert_eq!(shop.console.operation(id).await.unwrap().state, OperationState::Freezing);
         let (stop, runner) = shop.run();
-        shop.console.turn(id, OperationState::Running, &ops()).await.unwrap();
         let ended = shop.reaches(id, OperationState::Finished).await;
-        assert_eq!((ended.done, ended.refused), (2, 0), "{ended:?}");
-        stop.cancel();
-        runner.await.unwrap();
+        assert_eq!((ended.done, ended.reason.as_str()), (3, ""));
+        shop.delivers(3).await;
+        for (stop, runner) in [(leave, other), (stop, runner)] {
+            stop.cancel();
+            runner.await.unwrap();
+        }
+        shop.engine.stop().await;
+    }
+}
+
+/// Operation 1 of a ledger that was made anew was told that its letters were sent: by operation 1 of the old one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_is_not_taken_for_one_of_another_ledger() {
+    for database in redrive_testkit::backends(file!()).await {
+        let shop = Shop::open(database).await;
+        shop.bury_mails(2).await;
+        let mails = Filter { pipeline: Some("mails".into()), ..Filter::default() };
+        for number in 1..=2 {
+            let ledger = redrive_testkit::sqlite();
+            let records = Records::of(&Database::connect(&ledger.url).await.unwrap());
+            records.migrate().await.unwrap();
+            let desk = Desk { queue: shop.jobs.clone(), workers: None };
+            let console = Arc::new(Console::new(records, [desk]));
+            if number == 2 {
+                shop.mend();
+            }
+            let asked = Request::new(Action::Redrive, mails.clone());
+            let id = console.start(&asked, &ops(), None).await.unwrap().id;
+            let stop = CancellationToken::new();
+            let runner = tokio::spawn(Runner::new(console.clone()).run(stop.clone()));
+            let over = || async { console.operation(id).await.unwrap().state == OperationState::Finished };
+            eventually(PATIENCE, "the operation is finished", over).await;
+            assert_eq!((id, console.operation(id).await.unwrap().done), (1, 2));
+            stop.cancel();
+            runner.await.unwrap();
+            if number == 1 {
+                let dead = || async { shop.jobs.stats().await.unwrap().waiting() == 2 };
+                eventually(PATIENCE, "they are dead again", dead).await;
+            }
+        }
+        shop.delivers(2).await;
+        shop.engine.stop().await;
+    }
+}
+
+/// A request that came again after another one had sent the letter as well, sent it once more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_repetition_of_a_request_sends_nothing() {
+    for database in redrive_testkit::backends(file!()).await {
+        let shop = Shop::open(database).await;
+        shop.bury_mails(1).await;
+        let letter = shop.letters().await.remove(0);
+        for key in ["first", "second"] {
+            shop.console.redrive(&letter, None, &ops(), Some(key)).await.unwrap();
+            let dead = || async { shop.jobs.stats().await.unwrap().waiting() == 1 };
+            eventually(PATIENCE, "it is dead again", dead).await;
+        }
+        let redriven = async || shop.console.letter(&letter).await.unwrap().summary.redrive_count;
+        let before = redriven().await;
+        shop.console.redrive(&letter, None, &ops(), Some("first")).await.unwrap();
+        assert_eq!((redriven().await, shop.jobs.stats().await.unwrap().waiting()), (before, 1));
+        let other = shop.console.redrive(&letter, Some(b"{}"), &ops(), Some("first")).await;
+        assert!(
+            matches!(other, Err(ConsoleError::Store(redrive_store::Error::OtherRequest(_)))),
+            "{other:?}"
+        );
         shop.engine.stop().await;
     }
 }
@@ -524,6 +586,9 @@ async fn a_letter_is_resolved_once_and_a_preview_counts_letters_that_wait() {
         let resolve = |key| shop.console.resolve(&letters[0], &ops, "done with", key);
         resolve(Some("key")).await.unwrap();
         resolve(Some("key")).await.unwrap();
+        // Both were told that they had closed it.
+        let other = shop.console.resolve(&letters[0], &Operator::new("eve"), "done with", Some("key")).await;
+        assert!(matches!(other, Err(ConsoleError::Refused(Refusal::NotWaiting(_)))), "{other:?}");
         let again = resolve(None).await;
         assert!(matches!(again, Err(ConsoleError::Refused(Refusal::NotWaiting(_)))), "{again:?}");
         let audit = shop.console.audit(None, 10).await.unwrap();

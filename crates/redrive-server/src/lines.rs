@@ -17,7 +17,7 @@ pub(crate) struct Lines {
 }
 
 /// A line that is no JSON.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub(crate) struct WrongLine {
     /// Which, from 1.
     pub(crate) line: usize,

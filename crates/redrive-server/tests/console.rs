@@ -292,6 +292,29 @@ async fn operations_are_paused_resumed_and_cancelled() {
     stand.post(&format!("{path}/resume"), "").await.assert_problem(409, &["is cancelled"]);
 }
 
+/// A client whose connection broke sent its order again, and it was there twice.
+#[tokio::test]
+async fn work_that_is_sent_again_with_its_key_comes_in_once() {
+    let stand = Stand::new().await;
+    let event = json!({"event_type": "OrderCreated", "payload": {"n": 1}});
+    let jobs = json!([{"subject": "7"}, {"subject": "8", "unique_key": "u"}]);
+    for (path, body) in [("/api/v1/outbox/orders/events", event), ("/api/v1/jobs/mails", jobs)] {
+        let first = post_with_key(&stand, path, "k", &body).await;
+        assert_eq!(first.status, 201, "{first:?}");
+        let again = post_with_key(&stand, path, "k", &body).await;
+        assert_eq!((again.status, &again.json), (first.status, &first.json), "{path}");
+        let other =
+            post_with_key(&stand, path, "k", &json!({"subject": "9", "event_type": "A", "payload": 1})).await;
+        assert_eq!(other.status, 422, "{other:?}");
+    }
+    let other = post_with_key(&stand, "/api/v1/jobs/mails", "k", &json!({"subject": "9"})).await;
+    other.assert_refused(None, "Idempotency-Key", "something else");
+    let mut client = redrive_testkit::Client::connect(&stand.database).await;
+    let stored =
+        client.column("SELECT count(*) FROM outbox_event UNION ALL SELECT count(*) FROM mails_job_queue");
+    assert_eq!(stored.await, ["1", "2"]);
+}
+
 #[tokio::test]
 async fn a_request_that_is_sent_again_is_told_the_same() {
     let stand = Stand::new().await;
@@ -310,8 +333,8 @@ async fn a_request_that_is_sent_again_is_told_the_same() {
 
     let redrive = format!("{LETTERS}/{}/redrive", dead[1]);
     assert_eq!(post_with_key(&stand, &redrive, "one", &json!({})).await.status, 200);
-    let answer = post_with_key(&stand, &redrive, "one", &json!({"payload": 2})).await;
-    assert_eq!(answer.status, 409, "another request under the same key: {answer:?}");
+    let other = post_with_key(&stand, &redrive, "one", &json!({"payload": 2})).await;
+    other.assert_problem(422, &["something else", "use a new key"]);
     assert_eq!(post_with_key(&stand, &redrive, "one", &json!({})).await.status, 200);
     assert_eq!(post_with_key(&stand, &redrive, "two", &json!({})).await.status, 409);
 

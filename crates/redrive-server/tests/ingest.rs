@@ -50,6 +50,25 @@ impl Stand {
         Self { router: router(site, Limits { body: MAX_BODY }), folder }
     }
 
+    /// With a ledger for keys, in this folder.
+    async fn with_ledger() -> Self {
+        let mut stand = Self::new();
+        let address = format!("sqlite://{}", stand.folder.path().join("ledger.db").display());
+        let records = Records::of(&Database::connect(&address).await.unwrap());
+        records.migrate().await.unwrap();
+        let store = format!("file://{}", stand.folder.path().join("store").display());
+        let target = Target::open(&store, "RAW", "RAW_DLQ", &Patience::default()).unwrap();
+        stand.router = Router::new();
+        let ingest =
+            Ingest::open("estat", IngestOptions::new(stand.folder.path()), target, Arc::new(Silence))
+                .unwrap();
+        let mut doors = Doors::default();
+        doors.add_ingest(IngestDoor::new(ingest, MAX_BODY));
+        let site = site(Arc::new(Console::new(records, [])), Access::default(), doors);
+        stand.router = router(site, Limits { body: MAX_BODY });
+        stand
+    }
+
     async fn post(&self, path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> (StatusCode, Value) {
         let mut request = Request::post(format!("/api/v1/ingest/{path}"));
         for (name, value) in headers {
@@ -177,4 +196,30 @@ async fn a_full_queue_and_a_full_journal_are_503_with_a_time_to_come_back() {
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     let detail = problem["detail"].as_str().unwrap();
     assert!(detail.contains("its disk is full") && !detail.contains("/tmp"), "{problem}");
+}
+
+/// A client whose connection broke sent its events again, and they were there twice.
+#[tokio::test]
+async fn a_body_that_is_sent_again_with_its_key_comes_in_once() {
+    let stand = Stand::with_ledger().await;
+    let headers = [("content-type", LINES), ("idempotency-key", "k")];
+    let body = "{\"a\":1}\nwrong\n";
+    let first = stand.post("estat?invalid=skip", &headers, body).await;
+    assert_eq!((first.0, &first.1["accepted"]), (StatusCode::ACCEPTED, &json!(1)));
+    let again = stand.post("estat?invalid=skip", &headers, body).await;
+    assert_eq!(again, first);
+    let (status, problem) = stand.post("estat", &headers, "{\"a\":2}\n").await;
+    assert_eq!((status.as_u16(), &problem["field"]), (422, &json!("Idempotency-Key")), "{problem}");
+    stand.post("estat", &[("content-type", LINES)], "{\"a\":3}\n").await;
+    assert_eq!(stand.accepted(), "{\"a\":1}\n{\"a\":3}\n");
+}
+
+/// Nobody can say whether it came in before: it does not come in now, and the sender still has it.
+#[tokio::test]
+async fn a_key_without_a_ledger_is_not_guessed_about() {
+    let stand = Stand::new();
+    let headers = [("content-type", LINES), ("idempotency-key", "k")];
+    let (status, problem) = stand.post("estat", &headers, "{\"a\":1}\n").await;
+    assert!(status.is_server_error(), "{problem}");
+    assert_eq!(stand.accepted(), "");
 }

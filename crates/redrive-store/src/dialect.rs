@@ -40,6 +40,15 @@ impl Dialect {
         }
     }
 
+    /// The time `$1` microseconds from now; before now, if that is negative.
+    pub(crate) const fn from_now(self) -> &'static str {
+        match self {
+            Self::Postgres => "now() + $1::bigint * interval '1 microsecond'",
+            Self::MySql => "UTC_TIMESTAMP(6) + INTERVAL $1 MICROSECOND",
+            Self::Sqlite => "strftime('%Y-%m-%d %H:%M:%f', 'now', ($1 / 1000000.0) || ' seconds')",
+        }
+    }
+
     /// A name in quotes. Names are checked by [`check_name`], so there is nothing to escape.
     pub(crate) fn quote(self, name: &str) -> String {
         let mark = if self == Self::MySql { '`' } else { '"' };

@@ -38,6 +38,9 @@ pub enum Error {
         /// What is wrong with it.
         source: Refused,
     },
+    /// A key makes several requests one, and this one is not the request that has it.
+    #[error("the key {0} is that of a request for something else: use a new key for each")]
+    OtherRequest(String),
     /// A setting cannot be used.
     #[error("{0}")]
     Setting(String),
@@ -60,6 +63,7 @@ impl Error {
             }
             Self::Rejected { dialect, source } => failure(*dialect, source),
             Self::Refused { .. } => Failure::permanent("Refused", self.to_string()),
+            Self::OtherRequest(_) => Failure::permanent("OtherRequest", self.to_string()),
             Self::Setting(_) => Failure::unclassified("Setting", self.to_string()),
         }
     }

@@ -17,8 +17,10 @@ use crate::dialect::{Dialect, check_name};
 use crate::error::{Error, again};
 use crate::insert::{Insert, Kind, OnConflict, chunks};
 use crate::queue::{Queue, work_store};
+use crate::requests::{Answered, Begun, RequestKey, Requests};
 use crate::row::Times;
 use crate::schema;
+use crate::session::Session;
 use crate::shape::{Dead, Done, Shape};
 use crate::statement::{Names, Sql, Statement, sql};
 use crate::value::{Column, Value};
@@ -99,7 +101,7 @@ impl NewJob {
 }
 
 /// What became of one job that was to be enqueued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Enqueued {
     /// It waits under this number.
     Added(WorkId),
@@ -115,6 +117,7 @@ pub struct Jobs {
     max_retries: u32,
     insert: Insert,
     insert_unique: Insert,
+    requests: Requests,
     queue: Queue,
     dead_letters: DeadLetters,
 }
@@ -155,6 +158,7 @@ impl Jobs {
         Ok(Self {
             insert: Insert::new(&names, dialect, "job_id", &COLUMNS, OnConflict::Fail),
             insert_unique: Insert::new(&names, dialect, "job_id, unique_key", &COLUMNS, OnConflict::Skip),
+            requests: Requests::new(database.clone()),
             queue: Queue::new(database.clone(), &names, &shape(dialect, options.completed)),
             max_retries: options.max_retries,
             dead_letters: dead_letters(&database, &names, options),
@@ -176,7 +180,8 @@ impl Jobs {
     pub async fn migrate(&self) -> Result<(), Error> {
         let mut files = vec![self.names.text(SCHEMA)];
         files.extend(schema::notify(self.database.dialect()));
-        schema::migrate(&self.database, &self.names, &files).await
+        schema::migrate(&self.database, &self.names, &files).await?;
+        self.requests.migrate().await
     }
 
     /// Adds jobs, all or none, and says in the same order what became of each.
@@ -184,11 +189,23 @@ impl Jobs {
     /// # Errors
     /// [`Error::Refused`] names the first job that cannot be kept; none is stored then.
     pub async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, Error> {
-        for (item, job) in jobs.iter().enumerate() {
-            job.check().map_err(|source| Error::Refused { item, source })?;
-        }
+        check(&jobs)?;
         let jobs = &jobs;
-        again(move || self.insert_all(jobs)).await
+        again(move || self.insert_plain(jobs)).await
+    }
+
+    /// As [`Jobs::enqueue`], once for each key: the same request again is told the same. The key is kept in the
+    /// transaction of the jobs, for a day.
+    ///
+    /// # Errors
+    /// As [`Jobs::enqueue`]; [`Error::OtherRequest`] when the key is that of other jobs.
+    pub async fn enqueue_once(
+        &self,
+        jobs: &[NewJob],
+        key: &RequestKey,
+    ) -> Result<Answered<Vec<Enqueued>>, Error> {
+        check(jobs)?;
+        again(move || self.insert_once(jobs, key)).await
     }
 
     /// Adds a job to the application's own transaction: it is there when that commits, or not at all.
@@ -239,14 +256,30 @@ impl Jobs {
         self.database.change(&Statement::new(self.database.dialect(), &text), values).await.map(drop)
     }
 
-    async fn insert_all(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {
+    async fn insert_plain(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {
         let mut session = self.database.begin().await?;
+        let enqueued = self.insert_all(&mut session, jobs).await?;
+        session.commit().await?;
+        Ok(enqueued)
+    }
+
+    async fn insert_once(&self, jobs: &[NewJob], key: &RequestKey) -> Result<Answered<Vec<Enqueued>>, Error> {
+        let scope = format!("jobs {}", self.dead_letters.pipeline);
+        let (mut session, request) = match self.requests.begin(key, &scope, &jobs).await? {
+            Begun::Now(session, request) => (session, request),
+            Begun::Before(answer) => return Ok(Answered { answer, is_repeated: true }),
+        };
+        let answer = self.insert_all(&mut session, jobs).await?;
+        self.requests.finish(session, request, &answer).await?;
+        Ok(Answered { answer, is_repeated: false })
+    }
+
+    async fn insert_all(&self, session: &mut Session, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {
         let (mut unique, plain): (Vec<_>, Vec<_>) =
             jobs.iter().enumerate().partition(|(_, job)| job.unique_key.is_some());
         let mut enqueued = vec![Enqueued::Duplicate; jobs.len()];
         for chunk in chunks(&plain, |(_, job)| job.payload.len()) {
-            let added =
-                self.insert.run(&mut session, self.columns(chunk.iter().map(|(_, job)| *job))).await?;
+            let added = self.insert.run(session, self.columns(chunk.iter().map(|(_, job)| *job))).await?;
             for ((at, _), id) in chunk.iter().zip(added) {
                 enqueued[*at] = Enqueued::Added(id);
             }
@@ -256,14 +289,13 @@ impl Jobs {
         for chunk in chunks(&unique, |(_, job)| job.payload.len()) {
             let columns = self.columns(chunk.iter().map(|(_, job)| *job));
             let keys = chunk.iter().filter_map(|(_, job)| job.unique_key.clone());
-            let mut added = self.insert_unique.run_keyed(&mut session, columns, keys).await?;
+            let mut added = self.insert_unique.run_keyed(session, columns, keys).await?;
             // The first of those with the same key is the one that was added.
             for (at, job) in chunk {
                 let id = job.unique_key.as_ref().and_then(|key| added.remove(key));
                 enqueued[*at] = id.map_or(Enqueued::Duplicate, Enqueued::Added);
             }
         }
-        session.commit().await?;
         Ok(enqueued)
     }
 
@@ -281,6 +313,14 @@ impl Jobs {
             Column::OptTexts(jobs.iter().map(|job| job.unique_key.clone()).collect()),
         ]
     }
+}
+
+/// Whether every backend can keep them.
+fn check(jobs: &[NewJob]) -> Result<(), Error> {
+    for (item, job) in jobs.iter().enumerate() {
+        job.check().map_err(|source| Error::Refused { item, source })?;
+    }
+    Ok(())
 }
 
 work_store!(Jobs);

@@ -180,7 +180,7 @@ impl Operations {
         let names = Names::new(dialect)
             .with("table", "redrive_operation")
             .with("portions", "redrive_operation_portion")
-            .with_sql("until", until(dialect))
+            .with_sql("until", dialect.from_now())
             .with_sql("whole", if dialect == Dialect::MySql { "SIGNED" } else { "BIGINT" });
         let columns = [
             ("action", Kind::Text),
@@ -320,6 +320,18 @@ impl Operations {
         self.change(&text, vec![Value::Text(clean(reason)), Value::Int(operation)]).await.map(drop)
     }
 
+    /// As [`Operations::explain`], if nobody has it in hand.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn explain_unheld(&self, operation: i64, reason: &str) -> Result<(), Error> {
+        let text = format!(
+            "UPDATE {{table}} SET reason = $1 WHERE id = $2 AND state IN {ACTIVE} \
+             AND (runner IS NULL OR runner_until < {{now}})"
+        );
+        self.change(&text, vec![Value::Text(clean(reason)), Value::Int(operation)]).await.map(drop)
+    }
+
     /// Holds an operation for a while, so that nobody else works on it, and says whether that is so.
     ///
     /// # Errors
@@ -449,15 +461,6 @@ impl Operations {
 
     async fn change(&self, text: &str, values: Vec<Value>) -> Result<u64, Error> {
         self.database.change(&self.statement(text), values).await
-    }
-}
-
-/// `$1` microseconds from now.
-const fn until(dialect: Dialect) -> &'static str {
-    match dialect {
-        Dialect::Postgres => "now() + $1::bigint * interval '1 microsecond'",
-        Dialect::MySql => "UTC_TIMESTAMP(6) + INTERVAL $1 MICROSECOND",
-        Dialect::Sqlite => "strftime('%Y-%m-%d %H:%M:%f', 'now', ($1 / 1000000.0) || ' seconds')",
     }
 }
 

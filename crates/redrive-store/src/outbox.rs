@@ -13,11 +13,13 @@ use crate::columns::Columns;
 use crate::database::Database;
 use crate::dead_letters::{Actions, DeadLetters, PURGE, dead_letter_queue};
 use crate::dialect::{Dialect, check_name};
-use crate::error::Error;
+use crate::error::{Error, again};
 use crate::insert::{Insert, Kind, OnConflict, portions};
 use crate::queue::{Queue, work_store};
+use crate::requests::{Answered, Begun, RequestKey, Requests};
 use crate::row::Times;
 use crate::schema;
+use crate::session::Session;
 use crate::shape::{Dead, Done, Shape};
 use crate::statement::{Names, Sql, Statement, sql};
 use crate::value::{Column, Value};
@@ -81,6 +83,7 @@ pub struct Outbox {
     ordering: Ordering,
     processed: Processed,
     insert: Insert,
+    requests: Requests,
     queue: Queue,
     dead_letters: DeadLetters,
 }
@@ -119,6 +122,7 @@ impl Outbox {
         ];
         Ok(Self {
             insert: Insert::new(&names, dialect, "id", &columns, OnConflict::Fail),
+            requests: Requests::new(database.clone()),
             queue: Queue::new(database.clone(), &names, &shape(&options)),
             ordering: options.ordering,
             processed: options.processed,
@@ -147,7 +151,8 @@ impl Outbox {
             files.push(self.names.text(SCHEMA_KEPT));
         }
         files.extend(schema::notify(self.database.dialect()));
-        schema::migrate(&self.database, &self.names, &files).await
+        schema::migrate(&self.database, &self.names, &files).await?;
+        self.requests.migrate().await
     }
 
     /// Adds events, all or none, and returns their numbers in the same order.
@@ -155,21 +160,28 @@ impl Outbox {
     /// # Errors
     /// [`Error::Refused`] names the first event that cannot be kept; none is stored then.
     pub async fn append(&self, events: Vec<NewEvent>) -> Result<Vec<WorkId>, Error> {
-        for (item, event) in events.iter().enumerate() {
-            event.check().map_err(|source| Error::Refused { item, source })?;
-        }
-        let mut ids = Vec::with_capacity(events.len());
+        check(&events)?;
         if events.is_empty() {
-            return Ok(ids);
+            return Ok(Vec::new());
         }
         let mut session = self.database.begin().await?;
-        let portions = portions(events.iter().map(|event| event.payload.len()));
-        let mut events = events.into_iter();
-        for count in portions {
-            ids.extend(self.insert.run(&mut session, event_columns(events.by_ref().take(count))).await?);
-        }
+        let ids = self.insert_all(&mut session, events).await?;
         session.commit().await?;
         Ok(ids)
+    }
+
+    /// As [`Outbox::append`], once for each key: the same request again is told the same numbers. The key is kept
+    /// in the transaction of the events, for a day.
+    ///
+    /// # Errors
+    /// As [`Outbox::append`]; [`Error::OtherRequest`] when the key is that of other events.
+    pub async fn append_once(
+        &self,
+        events: &[NewEvent],
+        key: &RequestKey,
+    ) -> Result<Answered<Vec<WorkId>>, Error> {
+        check(events)?;
+        again(move || self.insert_once(events, key)).await
     }
 
     /// Adds events to the application's own transaction: they are there when it commits, with the
@@ -183,9 +195,7 @@ impl Outbox {
         transaction: impl Into<Caller<'t>> + Send,
         events: Vec<NewEvent>,
     ) -> Result<(), Error> {
-        for (item, event) in events.iter().enumerate() {
-            event.check().map_err(|source| Error::Refused { item, source })?;
-        }
+        check(&events)?;
         let mut caller = transaction.into();
         let portions = portions(events.iter().map(|event| event.payload.len()));
         let mut events = events.into_iter();
@@ -242,6 +252,31 @@ impl Outbox {
         self.database.change(&purge, vec![Value::Time(before), Value::Int(i64::from(limit))]).await
     }
 
+    async fn insert_all(&self, session: &mut Session, events: Vec<NewEvent>) -> Result<Vec<WorkId>, Error> {
+        let mut ids = Vec::with_capacity(events.len());
+        let portions = portions(events.iter().map(|event| event.payload.len()));
+        let mut events = events.into_iter();
+        for count in portions {
+            ids.extend(self.insert.run(session, event_columns(events.by_ref().take(count))).await?);
+        }
+        Ok(ids)
+    }
+
+    async fn insert_once(
+        &self,
+        events: &[NewEvent],
+        key: &RequestKey,
+    ) -> Result<Answered<Vec<WorkId>>, Error> {
+        let scope = format!("outbox {}", self.dead_letters.pipeline);
+        let (mut session, request) = match self.requests.begin(key, &scope, &events).await? {
+            Begun::Now(session, request) => (session, request),
+            Begun::Before(answer) => return Ok(Answered { answer, is_repeated: true }),
+        };
+        let answer = self.insert_all(&mut session, events.to_vec()).await?;
+        self.requests.finish(session, request, &answer).await?;
+        Ok(Answered { answer, is_repeated: false })
+    }
+
     /// The letter of the event that died under this number; for the conformance suite.
     pub(crate) async fn letter_of(&self, event: WorkId) -> Result<Option<i64>, Error> {
         let text = self.names.fill("SELECT id FROM {letters} WHERE original_event_id = $1");
@@ -285,6 +320,14 @@ impl Outbox {
 
 work_store!(Outbox);
 dead_letter_queue!(Outbox);
+
+/// Whether every backend can keep them.
+fn check(events: &[NewEvent]) -> Result<(), Error> {
+    for (item, event) in events.iter().enumerate() {
+        event.check().map_err(|source| Error::Refused { item, source })?;
+    }
+    Ok(())
+}
 
 fn event_columns(events: impl Iterator<Item = NewEvent>) -> Vec<Column> {
     let (mut types, mut payloads) = (Vec::new(), Vec::new());

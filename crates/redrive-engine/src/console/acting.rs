@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use redrive_core::dead_letter::{Acted, DeadLetterQueue as _, LetterId, Operator, Order, Refusal};
-use redrive_store::{NewLetter, NewOperation, Opened, Operation, OperationState};
+use redrive_store::{
+    Asked, NewLetter, NewOperation, Opened, Operation, OperationState, RequestKey, Requests,
+};
 
-use super::{Console, ConsoleError, Desk, Preview, Request, is_waiting, request};
+use super::{Action, Console, ConsoleError, Desk, Preview, Request, is_waiting, request};
 
 /// How many letters are looked at side by side.
 const LOOKS: usize = 8;
@@ -26,20 +28,34 @@ impl Console {
     ) -> Result<(), ConsoleError> {
         let desk = self.desk(&id.pipeline)?;
         self.records.audit.ping().await?;
-        let order = Order::new(operator, &request::mark(key, payload));
+        let digest = request::digest_of(Action::Redrive, id, payload.unwrap_or_default());
+        let Some(asking) = self.ask(operator, key, digest).await? else { return Ok(()) };
+        let done = self.redrive_asked(desk, id, payload, &Order::new(operator, &request::mark(key))).await;
+        asking.end(&self.records.requests, &done).await;
+        done
+    }
+
+    async fn redrive_asked(
+        &self,
+        desk: &Desk,
+        id: &LetterId,
+        payload: Option<&[u8]>,
+        order: &Order,
+    ) -> Result<(), ConsoleError> {
         let acted = match payload {
-            Some(payload) => self.redrive_edited(desk, id, payload, &order).await?,
-            None => desk.queue.redrive(std::slice::from_ref(&id.local), &order).await?,
+            Some(payload) => self.redrive_edited(desk, id, payload, order).await?,
+            None => desk.queue.redrive(std::slice::from_ref(&id.local), order).await?,
         };
         desk.wake();
         self.touch(&id.pipeline);
+        // It was done, and the answer was lost.
         let is_repeated = acted.done.is_empty() && !acted.before.is_empty();
         refuse(id, acted)?;
         if is_repeated {
             return Ok(());
         }
         let action = if payload.is_some() { "edit and redrive" } else { "redrive" };
-        self.write_down(operator, action, &id.to_string(), 1, "").await;
+        self.write_down(order.operator(), action, &id.to_string(), 1, "").await;
         Ok(())
     }
 
@@ -54,19 +70,53 @@ impl Console {
         note: &str,
         key: Option<&str>,
     ) -> Result<(), ConsoleError> {
-        let queue = &self.desk(&id.pipeline)?.queue;
+        let desk = self.desk(&id.pipeline)?;
         self.records.audit.ping().await?;
-        let acted = queue.resolve(std::slice::from_ref(&id.local), operator, note).await?;
+        let digest = request::digest_of(Action::Resolve, id, note.as_bytes());
+        let Some(asking) = self.ask(operator, key, digest).await? else { return Ok(()) };
+        let done = self.resolve_asked(desk, id, operator, note, asking.is_resumed()).await;
+        asking.end(&self.records.requests, &done).await;
+        done
+    }
+
+    async fn resolve_asked(
+        &self,
+        desk: &Desk,
+        id: &LetterId,
+        operator: &Operator,
+        note: &str,
+        is_resumed: bool,
+    ) -> Result<(), ConsoleError> {
+        let acted = desk.queue.resolve(std::slice::from_ref(&id.local), operator, note).await?;
         self.touch(&id.pipeline);
-        let is_repeated = acted.done.is_empty() && !acted.before.is_empty();
+        let is_closed_so = acted.done.is_empty() && !acted.before.is_empty();
         refuse(id, acted)?;
-        match (is_repeated, key) {
-            (true, Some(_)) => return Ok(()),
-            (true, None) => return Err(ConsoleError::Refused(Refusal::NotWaiting(id.to_string()))),
-            (false, _) => {}
+        if is_closed_so {
+            // By this very request, whose answer was lost, or by somebody else with the same words.
+            let by = desk.queue.get(&id.local).await?.and_then(|letter| letter.resolution);
+            return match is_resumed && by.is_some_and(|by| by.by == operator.name()) {
+                true => Ok(()),
+                false => Err(ConsoleError::Refused(Refusal::NotWaiting(id.to_string()))),
+            };
         }
         self.write_down(operator, "resolve", &id.to_string(), 1, note).await;
         Ok(())
+    }
+
+    /// Asks the ledger whether this was done before, if it has a key; nothing when it was.
+    async fn ask(
+        &self,
+        operator: &Operator,
+        key: Option<&str>,
+        digest: u64,
+    ) -> Result<Option<Asking>, ConsoleError> {
+        let Some(key) = key else { return Ok(Some(Asking::WithoutKey)) };
+        let key = RequestKey { operator: operator.clone(), key: key.to_owned() };
+        Ok(match self.records.requests.ask(&key, "letter", digest).await? {
+            Asked::New(id) => Some(Asking::New(id)),
+            Asked::Begun(id) => Some(Asking::Resumed(id)),
+            Asked::Answered(_) => None,
+        })
     }
 
     /// Takes a letter in that another service hands over.
@@ -121,9 +171,7 @@ impl Console {
         key: Option<&str>,
     ) -> Result<Operation, ConsoleError> {
         request.check()?;
-        for pipeline in request.filter.pipeline.iter().chain(request.ids.iter().map(|id| &id.pipeline)) {
-            self.desk(pipeline)?;
-        }
+        let request = &Request { pipelines: self.pipelines_of(request)?, ..request.clone() };
         let text = request.to_json();
         let new = NewOperation {
             action: request.action.name(),
@@ -271,6 +319,19 @@ impl Console {
         Ok(waiting.into_iter().collect())
     }
 
+    /// The pipelines of the letters that a request means.
+    fn pipelines_of(&self, request: &Request) -> Result<Vec<String>, ConsoleError> {
+        let named: BTreeSet<&String> = request.ids.iter().map(|id| &id.pipeline).collect();
+        for pipeline in &named {
+            self.desk(pipeline)?;
+        }
+        if !named.is_empty() {
+            return Ok(named.into_iter().cloned().collect());
+        }
+        let meant = self.meant(&request.filter)?;
+        Ok(meant.into_iter().map(|desk| desk.queue.pipeline().to_owned()).collect())
+    }
+
     /// Whether this letter is there and waits.
     async fn waits(&self, id: &LetterId) -> Result<bool, ConsoleError> {
         let letter = self.desk(&id.pipeline)?.queue.get(&id.local).await?;
@@ -289,6 +350,34 @@ impl Console {
         if let Err(error) = self.records.audit.record(operator, action, subject, letters, note).await {
             let operator = operator.name();
             tracing::error!(operator, action, subject, letters, note, %error, "done, but not in the audit log");
+        }
+    }
+}
+
+/// A request about one letter that is being carried out.
+enum Asking {
+    WithoutKey,
+    /// The first with its key, under this number.
+    New(i64),
+    /// One with its key was begun before: what it asks for may be done already.
+    Resumed(i64),
+}
+
+impl Asking {
+    const fn is_resumed(&self) -> bool {
+        matches!(self, Self::Resumed(_))
+    }
+
+    /// Writes down how it ended. What was refused may be asked for again; what broke off may have been done.
+    async fn end(&self, requests: &Requests, done: &Result<(), ConsoleError>) {
+        let (Self::New(id) | Self::Resumed(id)) = self else { return };
+        let written = match done {
+            Ok(()) => requests.answer(*id, "done").await,
+            Err(ConsoleError::Unavailable(_) | ConsoleError::Store(_)) => Ok(()),
+            Err(_) => requests.withdraw(*id).await,
+        };
+        if let Err(error) = written {
+            tracing::warn!(request = id, %error, "the end of a request could not be written down");
         }
     }
 }

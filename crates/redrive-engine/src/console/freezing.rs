@@ -37,7 +37,7 @@ impl Sending {
         if !request.ids.is_empty() {
             return self.freeze_named(&request, &mut number).await;
         }
-        for desk in self.console.meant(&request.filter)? {
+        for desk in self.console.meant_by(&request)? {
             if let Frozen::Taken = self.freeze_found(&request, desk, &mut number).await? {
                 return Ok(Frozen::Taken);
             }

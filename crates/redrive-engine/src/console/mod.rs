@@ -23,7 +23,7 @@ use redrive_core::dead_letter::{
     Filter, Group, Letter, LetterId, PipelineKind, Stats, Status, Summary, Unavailable,
 };
 use redrive_core::fingerprint::Fingerprint;
-use redrive_store::{EditedPayload, Entry, Operation};
+use redrive_store::{EditedPayload, Entry, Operation, Requests};
 use tokio::sync::Notify;
 
 pub use census::{Count, HOURS};
@@ -252,6 +252,12 @@ impl Console {
         Ok(self.records.edits.of(id).await?)
     }
 
+    /// What was asked for under a key.
+    #[must_use]
+    pub const fn requests(&self) -> &Requests {
+        &self.records.requests
+    }
+
     /// One operation.
     ///
     /// # Errors
@@ -289,6 +295,14 @@ impl Console {
         match &filter.pipeline {
             Some(pipeline) => Ok(vec![self.desk(pipeline)?]),
             None => Ok(self.desks.values().collect()),
+        }
+    }
+
+    /// The pipelines that an operation means: those that there were when it was asked for.
+    fn meant_by(&self, request: &Request) -> Result<Vec<&Desk>, ConsoleError> {
+        match request.pipelines.is_empty() {
+            true => self.meant(&request.filter),
+            false => request.pipelines.iter().map(|pipeline| self.desk(pipeline)).collect(),
         }
     }
 

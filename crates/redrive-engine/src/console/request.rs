@@ -68,6 +68,9 @@ pub struct Request {
     /// Or to these, by name.
     #[serde(default)]
     pub ids: Vec<LetterId>,
+    /// The pipelines that were meant when it was asked for: an instance that lacks one of them leaves it alone.
+    #[serde(default)]
+    pub pipelines: Vec<String>,
     /// Whether an empty filter means every letter that waits.
     #[serde(default)]
     pub all: bool,
@@ -86,8 +89,8 @@ impl Request {
     /// An operation of this kind on these letters, at once.
     #[must_use]
     pub fn new(action: Action, filter: Filter) -> Self {
-        let (ids, all, rate, canary) = (Vec::new(), false, None, None);
-        Self { action, filter, ids, all, rate, canary, note: String::new() }
+        let (ids, pipelines, all, rate, canary) = (Vec::new(), Vec::new(), false, None, None);
+        Self { action, filter, ids, pipelines, all, rate, canary, note: String::new() }
     }
 
     /// Whether it makes sense.
@@ -153,6 +156,7 @@ impl Request {
             first.filter(is_same).or(asked)
         };
         let mut again = self.clone();
+        again.pipelines.clone_from(&first.pipelines);
         again.filter.since = as_first(self.filter.since, first.filter.since);
         again.filter.until = as_first(self.filter.until, first.filter.until);
         again == first
@@ -175,12 +179,18 @@ fn is_near(one: SignedDuration, other: SignedDuration) -> bool {
 }
 
 /// What a request leaves on its letter: the same for the same request, however often it is sent.
-pub(super) fn mark(key: Option<&str>, payload: Option<&[u8]>) -> String {
-    match (key, payload) {
-        (None, _) => format!("request {}", number()),
-        (Some(key), None) => format!("request {key}"),
-        (Some(key), Some(payload)) => format!("request {key}, edit {:016x}", digest(payload)),
+pub(super) fn mark(key: Option<&str>) -> String {
+    match key {
+        None => format!("request {}", number()),
+        Some(key) => format!("request {key}"),
     }
+}
+
+/// What a request about one letter asks for, in short.
+pub(super) fn digest_of(action: Action, id: &LetterId, more: &[u8]) -> u64 {
+    let mut asked = serde_json::to_vec(&(action, id)).unwrap_or_default();
+    asked.extend_from_slice(more);
+    digest(&asked)
 }
 
 /// A number that no other request of any process has.

@@ -7,12 +7,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redrive_store::Operation;
 use tokio::sync::Semaphore;
 use tokio::task::{self, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::sending::Sending;
-use super::{Console, request};
+use super::{Console, Request, request};
 
 /// How many operations freeze or send at a time in one instance. Those that follow letters or rest hold up
 /// nobody: eight that wait for a paused pipeline must not keep a ninth from its set.
@@ -83,6 +84,11 @@ impl Runner {
             if at_work.has(operation.id) {
                 continue;
             }
+            let missing = self.missing(&operation);
+            if !missing.is_empty() {
+                self.leave(&operation, &missing).await?;
+                continue;
+            }
             let id = operation.id;
             let (console, turns) = (Arc::clone(&self.console), Arc::clone(turns));
             let sending = Sending::new(console, operation, &self.name, turns, stop.clone());
@@ -91,6 +97,24 @@ impl Runner {
             }
         }
         Ok(())
+    }
+
+    /// The pipelines of an operation that this instance does not have.
+    fn missing(&self, operation: &Operation) -> Vec<String> {
+        let meant = Request::of(&operation.request).map(|request| request.pipelines).unwrap_or_default();
+        meant.into_iter().filter(|pipeline| self.console.desk(pipeline).is_err()).collect()
+    }
+
+    /// Leaves it to an instance that has its pipelines, and says so as long as there is none.
+    async fn leave(&self, operation: &Operation, missing: &[String]) -> Result<(), redrive_store::Error> {
+        let reason = format!(
+            "waiting for an instance that has {}: start one, or cancel the operation",
+            missing.join(", ")
+        );
+        if operation.reason == reason {
+            return Ok(());
+        }
+        self.console.records.operations.explain_unheld(operation.id, &reason).await
     }
 }
 

@@ -244,7 +244,8 @@ impl Sending {
 
     async fn send(&self, request: &Request, desk: &Desk, portion: &Portion) -> Result<Sent, Trouble> {
         let operator = Operator::new(&self.operation.operator);
-        let mark = format!("operation {}", self.operation.id);
+        // With its time: in another ledger another operation may have had this number.
+        let mark = format!("operation {} of {}", self.operation.id, self.operation.created_at);
         let acted = match request.action {
             Action::Redrive => {
                 let order = Order::new(&operator, &mark);

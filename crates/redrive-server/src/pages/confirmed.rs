@@ -46,7 +46,8 @@ fn request(form: &Form) -> Result<Request, Failed> {
     let redrives = action == Action::Redrive;
     let canary =
         if redrives && form.get("canary").is_some() { Some(canary(form.get("steps"))?) } else { None };
-    Ok(Request { action, filter, ids, all: false, rate: rate(form.get("rate"))?, canary, note })
+    let rate = rate(form.get("rate"))?;
+    Ok(Request { ids, rate, canary, note, ..Request::new(action, filter) })
 }
 
 fn rate(text: Option<&str>) -> Result<Option<u32>, Failed> {

@@ -2,16 +2,22 @@
 
 use std::io::Read;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, Request, State};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
+use redrive_core::fingerprint::digest;
+use redrive_engine::console::{Console, ConsoleError};
 use redrive_engine::ingest::NotAccepted;
+use redrive_store::{Asked, Requests};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::caller::{RequestKey, Who};
+use crate::doors::IngestDoor;
 use crate::lines::{self, Invalid, Lines, WrongLine};
 use crate::payload::PayloadIn;
 use crate::query::Params;
@@ -35,22 +41,31 @@ enum InvalidIn {
     Skip,
 }
 
+/// How long a request may be under way before whoever carried it out is taken for gone.
+const UNDER_WAY: Duration = Duration::from_secs(60);
+
 /// What became of a body.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Ingested)]
 pub(super) struct Answer {
     accepted: u64,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     rejected: Vec<WrongLine>,
 }
 
-/// Puts events into object storage: one value or an array, or one value per line.
-#[utoipa::path(post, path = "/ingest/{name}", tag = "work", params(("name" = String, Path, description = "The pipeline."), Choice),
+/// Puts events into object storage: one value or an array, or one value per line. With an `Idempotency-Key` the same
+/// request again is told the same.
+#[utoipa::path(post, path = "/ingest/{name}", tag = "work",
+    params(("name" = String, Path, description = "The pipeline."), Choice,
+        ("Idempotency-Key" = Option<String>, Header, description = "What makes several requests one.", pattern = "^[!-~]{1,140}$")),
     request_body(content((PayloadIn = "application/json"), (String = "application/x-ndjson"))), responses((status = 202, body = Answer)))]
 pub(super) async fn ingest(
     State(doors): State<Arc<Doors>>,
+    State(console): State<Arc<Console>>,
     Path(name): Path<String>,
     Params(choice): Params<Choice>,
+    Who(operator): Who,
+    RequestKey(key): RequestKey,
     request: Request,
 ) -> Result<(StatusCode, Json<Answer>), Problem> {
     let door = doors.ingest(&name)?;
@@ -59,11 +74,57 @@ pub(super) async fn ingest(
     let bytes = packing.unpack(body::read(request).await?, door.max_body)?;
     let invalid =
         if matches!(choice.invalid, Some(InvalidIn::Skip)) { Invalid::Skip } else { Invalid::Refuse };
-    let Lines { lines, events, rejected } = form.read(&bytes, invalid).map_err(|wrong| not_json(&wrong))?;
+    let lines = form.read(&bytes, invalid).map_err(|wrong| not_json(&wrong))?;
+    let answer = match key {
+        None => accept(door, &name, lines).await?,
+        Some(key) => {
+            let key = redrive_store::RequestKey { operator, key };
+            let (requests, asked) = (console.requests(), digest(&bytes));
+            accept_once(requests, &key, asked, door, &name, lines).await?
+        }
+    };
+    Ok((StatusCode::ACCEPTED, Json(answer)))
+}
+
+async fn accept(door: &IngestDoor, name: &str, lines: Lines) -> Result<Answer, Problem> {
+    let Lines { lines, events, rejected } = lines;
     if events > 0 {
-        door.ingest.accept(lines, events).await.map_err(|error| not_accepted(&name, &error))?;
+        door.ingest.accept(lines, events).await.map_err(|error| not_accepted(name, &error))?;
     }
-    Ok((StatusCode::ACCEPTED, Json(Answer { accepted: events, rejected })))
+    Ok(Answer { accepted: events, rejected })
+}
+
+/// The key is not in the journal of the events: one that was cut off in between is carried out again.
+async fn accept_once(
+    requests: &Requests,
+    key: &redrive_store::RequestKey,
+    asked: u64,
+    door: &IngestDoor,
+    name: &str,
+    lines: Lines,
+) -> Result<Answer, Problem> {
+    let ledger = |error: redrive_store::Error| Problem::from(ConsoleError::Store(error));
+    let id = match requests.ask(key, &format!("ingest {name}"), asked).await.map_err(ledger)? {
+        Asked::New(id) => id,
+        Asked::Begun(id) if requests.take_over(id, UNDER_WAY).await.map_err(ledger)? => id,
+        Asked::Begun(_) => {
+            let detail = "A request with this Idempotency-Key is under way: send it again in a moment.";
+            return Err(Problem::new(StatusCode::CONFLICT, detail));
+        }
+        Asked::Answered(text) => {
+            let unreadable = |_| ledger(redrive_store::Error::OtherRequest(key.key.clone()));
+            return serde_json::from_str(&text).map_err(unreadable);
+        }
+    };
+    let accepted = accept(door, name, lines).await;
+    let written = match &accepted {
+        Ok(answer) => requests.answer(id, &serde_json::to_string(answer).unwrap_or_default()).await,
+        Err(_) => requests.withdraw(id).await,
+    };
+    if let Err(error) = written {
+        tracing::warn!(pipeline = name, %error, "the end of a request could not be written down");
+    }
+    accepted
 }
 
 /// How events are written in a body.

@@ -6,12 +6,13 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use redrive_core::event::WorkId;
-use redrive_store::{Enqueued, NewJob};
+use redrive_store::{Answered, Enqueued, NewJob};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::batch::one_or_many;
 use super::trouble::trouble;
+use crate::caller::{RequestKey, Who};
 use crate::payload::PayloadIn;
 use crate::span::Span;
 use crate::{Doors, Problem, body};
@@ -62,20 +63,28 @@ enum Outcome {
     },
 }
 
-/// Puts jobs into a queue, all or none.
-#[utoipa::path(post, path = "/jobs/{name}", tag = "work", params(("name" = String, Path, description = "The pipeline.")),
+/// Puts jobs into a queue, all or none. With an `Idempotency-Key` the same request again is told the same.
+#[utoipa::path(post, path = "/jobs/{name}", tag = "work",
+    params(("name" = String, Path, description = "The pipeline."),
+        ("Idempotency-Key" = Option<String>, Header, description = "What makes several requests one.", pattern = "^[!-~]{1,140}$")),
     request_body = NewJobs, responses((status = 201, body = Answer)))]
 pub(super) async fn enqueue(
     State(doors): State<Arc<Doors>>,
     Path(name): Path<String>,
+    Who(operator): Who,
+    RequestKey(key): RequestKey,
     request: Request,
 ) -> Result<(StatusCode, Json<Answer>), Problem> {
     let door = doors.jobs(&name)?;
     let jobs = body::many::<JobIn>(request).await?;
     let jobs = jobs.into_iter().enumerate().map(checked).collect::<Result<Vec<_>, _>>()?;
-    let enqueued = door.store.enqueue(jobs).await.map_err(|error| trouble(&name, &error))?;
+    let enqueued = match key {
+        Some(key) => door.store.enqueue_once(&jobs, &redrive_store::RequestKey { operator, key }).await,
+        None => door.store.enqueue(jobs).await.map(|answer| Answered { answer, is_repeated: false }),
+    };
+    let Answered { answer: enqueued, is_repeated } = enqueued.map_err(|error| trouble(&name, &error))?;
     let added = enqueued.iter().filter(|outcome| matches!(outcome, Enqueued::Added(_))).count();
-    if added > 0 {
+    if added > 0 && !is_repeated {
         // The type of a job is the name of its queue.
         door.accepted.count(std::iter::repeat_n(name.as_str(), added));
         door.pipeline.bell.ring();

@@ -95,9 +95,9 @@
 //! - `GET /audit?before=&limit=`.
 //! - `GET /books`: where the events of every pipeline are; `gap` is how many are missing.
 //!
-//! **`Idempotency-Key`** (1 to 140 visible ASCII characters) makes several requests one, for redrives, resolutions and
-//! letters that are handed in. Give a filter times then, not durations: an hour ago is another time in each request,
-//! and the same key with another request is refused with 422.
+//! **`Idempotency-Key`** (1 to 140 visible ASCII characters) makes several requests of one caller one, for a day: for
+//! redrives, resolutions, letters that are handed in, and for work that is put into an outbox, a queue of jobs or
+//! ingest. The same key with another request is refused with 422. Events to be persisted have a key of their own.
 //!
 //! # Problems
 //! | status | means |

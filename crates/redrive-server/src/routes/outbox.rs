@@ -6,11 +6,13 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use redrive_core::event::{NewEvent, WorkId};
+use redrive_store::Answered;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::batch::one_or_many;
 use super::trouble::trouble;
+use crate::caller::{RequestKey, Who};
 use crate::payload::PayloadIn;
 use crate::{Doors, Problem, body};
 
@@ -39,20 +41,28 @@ pub(super) struct Appended {
     ids: Vec<WorkId>,
 }
 
-/// Puts events into an outbox, all or none.
-#[utoipa::path(post, path = "/outbox/{name}/events", tag = "work", params(("name" = String, Path, description = "The pipeline.")),
+/// Puts events into an outbox, all or none. With an `Idempotency-Key` the same request again is told the same numbers.
+#[utoipa::path(post, path = "/outbox/{name}/events", tag = "work",
+    params(("name" = String, Path, description = "The pipeline."),
+        ("Idempotency-Key" = Option<String>, Header, description = "What makes several requests one.", pattern = "^[!-~]{1,140}$")),
     request_body = OutboxEvents, responses((status = 201, body = Appended)))]
 pub(super) async fn append(
     State(doors): State<Arc<Doors>>,
     Path(name): Path<String>,
+    Who(operator): Who,
+    RequestKey(key): RequestKey,
     request: Request,
 ) -> Result<(StatusCode, Json<Appended>), Problem> {
     let door = doors.outbox(&name)?;
     let events: Vec<NewEvent> =
         body::many::<EventIn>(request).await?.into_iter().map(NewEvent::from).collect();
     let types: Vec<String> = events.iter().map(|event| event.event_type.clone()).collect();
-    let ids = door.store.append(events).await.map_err(|error| trouble(&name, &error))?;
-    if !ids.is_empty() {
+    let appended = match key {
+        Some(key) => door.store.append_once(&events, &redrive_store::RequestKey { operator, key }).await,
+        None => door.store.append(events).await.map(|answer| Answered { answer, is_repeated: false }),
+    };
+    let Answered { answer: ids, is_repeated } = appended.map_err(|error| trouble(&name, &error))?;
+    if !ids.is_empty() && !is_repeated {
         door.accepted.count(types.iter().map(String::as_str));
         door.pipeline.bell.ring();
     }

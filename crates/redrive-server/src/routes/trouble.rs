@@ -11,6 +11,10 @@ use crate::Problem;
 pub(super) fn trouble(pipeline: &str, error: &Error) -> Problem {
     match error {
         Error::Refused { item, source } => Problem::field(source.field, &source.why).of_item(*item),
+        Error::OtherRequest(_) => Problem::field(
+            "Idempotency-Key",
+            "is that of a request for something else: use a new key for each",
+        ),
         Error::Unavailable { .. } => {
             tracing::warn!(pipeline, %error, "a request failed: the store is not available");
             Problem::unavailable(format!(
