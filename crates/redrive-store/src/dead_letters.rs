@@ -97,26 +97,41 @@ impl DeadLetters {
     }
 
     pub(crate) async fn stats(&self) -> Result<Stats, Error> {
+        // By group, and a group has one type: that is the order of an index that has all of this.
+        self.group_strangers().await?;
         let columns = &self.columns;
+        let closed: Vec<Status> = Status::ALL.into_iter().filter(|status| *status != Status::Open).collect();
+        let count = |status: &Status| format!("count(CASE WHEN {} THEN 1 END)", columns.in_status(*status));
         let text = format!(
-            "SELECT {}, {}, count(*), MIN({}) FROM {{letters}} AS t",
-            columns.status_name(),
+            "SELECT MIN({}), MIN(CASE WHEN {} THEN {} END), count(*), {} FROM {{letters}} AS t",
             columns.event_type,
-            columns.failed_at
+            columns.waiting(),
+            columns.failed_at,
+            closed.iter().map(count).collect::<Vec<_>>().join(", "),
         );
         let mut by_status: BTreeMap<Status, u64> = BTreeMap::new();
         let mut by_type: BTreeMap<String, u64> = BTreeMap::new();
         let mut oldest_waiting = None;
-        for row in self.count_all(&text, self.all(), "GROUP BY 1, 2").await? {
-            let (name, count) = (row.text(0)?, row.total(2)?);
-            let Some(status) = Status::ALL.into_iter().find(|status| status.name() == name) else { continue };
-            *by_status.entry(status).or_default() += count;
-            if matches!(status, Status::Open | Status::Failed) {
-                *by_type.entry(row.text(1)?).or_default() += count;
-                let oldest = row.time_of(columns.times, 3)?;
+        for row in self.count_all(&text, self.all(), &format!("GROUP BY {}", columns.fingerprint)).await? {
+            let mut open = row.total(2)?;
+            let mut waiting = 0;
+            for (at, status) in closed.iter().enumerate() {
+                let count = row.total(3 + at)?;
+                open = open.saturating_sub(count);
+                waiting += if *status == Status::Failed { count } else { 0 };
+                *by_status.entry(*status).or_default() += count;
+            }
+            *by_status.entry(Status::Open).or_default() += open;
+            waiting += open;
+            if waiting > 0 {
+                *by_type.entry(row.text(0)?).or_default() += waiting;
+            }
+            if !row.is_null(1)? {
+                let oldest = row.time_of(columns.times, 1)?;
                 oldest_waiting = Some(oldest_waiting.map_or(oldest, |other: Timestamp| other.min(oldest)));
             }
         }
+        by_status.retain(|_, count| *count > 0);
         let mut waiting_by_type: Vec<(String, u64)> = by_type.into_iter().collect();
         waiting_by_type.sort_by_key(|(_, count)| Reverse(*count));
         Ok(Stats { by_status: by_status.into_iter().collect(), waiting_by_type, oldest_waiting })

@@ -41,7 +41,7 @@ impl Dialect {
     }
 
     /// The time `$1` microseconds from now; before now, if that is negative.
-    pub(crate) const fn from_now(self) -> &'static str {
+    pub(crate) const fn after_now(self) -> &'static str {
         match self {
             Self::Postgres => "now() + $1::bigint * interval '1 microsecond'",
             Self::MySql => "UTC_TIMESTAMP(6) + INTERVAL $1 MICROSECOND",

@@ -180,7 +180,7 @@ impl Operations {
         let names = Names::new(dialect)
             .with("table", "redrive_operation")
             .with("portions", "redrive_operation_portion")
-            .with_sql("until", dialect.from_now())
+            .with_sql("until", dialect.after_now())
             .with_sql("whole", if dialect == Dialect::MySql { "SIGNED" } else { "BIGINT" });
         let columns = [
             ("action", Kind::Text),

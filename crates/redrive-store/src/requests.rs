@@ -91,7 +91,7 @@ impl Requests {
             .with_sql("purged", "{table}")
             .with_sql("purged_id", "id")
             .with_sql("closed", "1 = 1")
-            .with_sql("old", &format!("t.asked_at < {}", dialect.from_now()))
+            .with_sql("old", &format!("t.asked_at < {}", dialect.after_now()))
             .with_sql("limit", "$2")
             .statement(crate::dead_letters::PURGE);
         Self {
@@ -218,14 +218,14 @@ impl Requests {
     pub async fn take_over(&self, request: i64, begun_before: Duration) -> Result<bool, Error> {
         let text = format!(
             "UPDATE {{table}} SET asked_at = {{now}} WHERE asked_at < {} AND id = $2 AND answer IS NULL",
-            self.database.dialect().from_now()
+            self.database.dialect().after_now()
         );
         Ok(self.change(&text, vec![ago(begun_before), Value::Int(request)]).await? > 0)
     }
 
     /// Deletes what is older than a day, now and then.
     async fn tidy(&self) {
-        if self.asked.fetch_add(1, Ordering::Relaxed) % TIDY_EVERY != 0 {
+        if !self.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(TIDY_EVERY) {
             return;
         }
         let values = vec![ago(REMEMBERED), Value::Int(TIDY_MOST)];

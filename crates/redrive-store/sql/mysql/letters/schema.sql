@@ -40,4 +40,5 @@ ALTER TABLE {table} ADD COLUMN live TINYINT AS (CASE WHEN state IN ('queued', 's
 CREATE INDEX {table_name}_due ON {table} (pipeline, live, due_at, id);
 CREATE INDEX {table_name}_failed ON {table} (pipeline, failed_at, id);
 CREATE INDEX {table_name}_state ON {table} (pipeline, state, failed_at, id);
-CREATE INDEX {table_name}_group ON {table} (pipeline, fingerprint, failed_at, id);
+-- Letters are counted from it alone: the rows with their payloads are not read.
+CREATE INDEX {table_name}_group ON {table} (pipeline, fingerprint, failed_at, id, state, event_type);

@@ -50,7 +50,8 @@ CREATE INDEX {letters_name}_resolved ON {letters} (resolved);
 CREATE INDEX {letters_name}_type ON {letters} (event_type, failed_at, id);
 CREATE INDEX {letters_name}_failed ON {letters} (failed_at, id);
 CREATE INDEX {letters_name}_open ON {letters} (resolved, failed_at, id);
-CREATE INDEX {letters_name}_group ON {letters} (fingerprint, failed_at, id);
+-- Letters are counted from it alone: the rows with their payloads are not read.
+CREATE INDEX {letters_name}_group ON {letters} (fingerprint, failed_at, id, resolved, redriven, event_type);
 -- Finds what a letter was sent back as.
 CREATE INDEX {table_name}_origin ON {table} (origin_id);
 CREATE INDEX {letters_name}_origin ON {letters} (origin_id);

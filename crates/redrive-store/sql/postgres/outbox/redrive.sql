@@ -4,11 +4,11 @@ WITH closed AS (
     SET resolved = TRUE, redriven = TRUE, resolved_at = now(), resolved_by = $2, resolution_note = $3,
         updated_at = now()
     WHERE t.id = ANY($1::bigint[]) AND {waiting}
-    RETURNING t.*
+    RETURNING t.id, t.event_type, t.aggregate_type, t.aggregate_id, t.payload,
+        COALESCE(t.origin_id, t.original_event_id) AS origin_id, t.redrive_count, t.history
 ), sent AS (
     INSERT INTO {table} (event_type, aggregate_type, aggregate_id, payload, origin_id, redrive_count, history)
-    SELECT event_type, aggregate_type, aggregate_id, payload, COALESCE(origin_id, original_event_id),
-        redrive_count + 1, history
-    FROM closed ORDER BY id
+    SELECT event_type, aggregate_type, aggregate_id, payload, origin_id, redrive_count + 1, history
+    FROM closed {in_order}
 )
 SELECT id FROM closed

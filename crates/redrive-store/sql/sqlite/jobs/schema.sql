@@ -37,5 +37,7 @@ CREATE UNIQUE INDEX {table_name}_unique ON {table} (unique_key)
 CREATE INDEX {table_name}_key ON {table} ({key}) WHERE status IN ('failed', 'dead_letter');
 CREATE INDEX {table_name}_dead ON {table} (COALESCE(completed_at, created_at), job_id)
     WHERE status IN ('failed', 'dead_letter');
-CREATE INDEX {table_name}_group ON {table} (fingerprint, COALESCE(completed_at, created_at), job_id)
+-- Dead jobs are counted from it alone: the rows with their payloads are not read.
+CREATE INDEX {table_name}_group
+    ON {table} (fingerprint, COALESCE(completed_at, created_at), job_id, status, resolved_at)
     WHERE status IN ('failed', 'dead_letter');

@@ -37,4 +37,5 @@ CREATE UNIQUE INDEX {table_name}_source ON {table} (pipeline, source);
 CREATE INDEX {table_name}_due ON {table} (pipeline, due_at, id) WHERE state IN ('queued', 'sending');
 CREATE INDEX {table_name}_failed ON {table} (pipeline, failed_at, id);
 CREATE INDEX {table_name}_state ON {table} (pipeline, state, failed_at, id);
-CREATE INDEX {table_name}_group ON {table} (pipeline, fingerprint, failed_at, id);
+-- Letters are counted from it alone: the rows with their payloads are not read.
+CREATE INDEX {table_name}_group ON {table} (pipeline, fingerprint, failed_at, id, state, event_type);
