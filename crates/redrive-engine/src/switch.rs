@@ -1,4 +1,4 @@
-//! The switch of a pipeline: claiming stops and goes on, in this process only.
+//! The switch of a pipeline: claiming stops and goes on, in this process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +22,15 @@ impl Switch {
     pub fn resume(&self) {
         self.paused.store(false, Ordering::Relaxed);
         self.resumed.notify_waiters();
+    }
+
+    /// Stops claiming, or goes on with it.
+    pub(crate) fn set_paused(&self, paused: bool) {
+        match paused {
+            true => self.pause(),
+            false if self.is_paused() => self.resume(),
+            false => {}
+        }
     }
 
     /// Whether claiming has stopped.

@@ -370,6 +370,52 @@ async fn what_is_done_is_done_though_it_cannot_be_written_down() {
     }
 }
 
+/// A restart in the middle of an incident resumed what somebody had paused, and other instances never heard of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_is_for_every_instance_and_outlives_them() {
+    for database in redrive_testkit::backends(file!()).await {
+        let shop = Shop::open(database).await;
+        let (stop, runner) = shop.run();
+        let connections = Database::connect(&shop.database.url).await.unwrap();
+        let backoff = Backoff::new(Duration::from_millis(10), 1.0, Duration::from_millis(10)).unwrap();
+        let kind = PipelineKind::Jobs;
+        let mails =
+            Pipeline::new("mails", kind, shop.jobs.clone(), shop.jobs.clone(), Policy::new(3, backoff));
+        let elsewhere = Console::new(Records::of(&connections), [Desk::of(&mails)]);
+        elsewhere.set_paused("mails", true, &ops()).await.unwrap();
+        let is_paused = async || shop.console.overview("mails").await.unwrap().paused;
+        eventually(PATIENCE, "the others follow", async || is_paused().await == Some(true)).await;
+        assert_eq!(shop.console.overview("orders").await.unwrap().paused, Some(false));
+
+        let restarted = Console::new(Records::of(&connections), [Desk::of(&mails)]);
+        mails.switch.resume();
+        restarted.follow_pauses().await;
+        assert!(mails.switch.is_paused(), "after a restart, too");
+
+        shop.console.set_paused("mails", false, &ops()).await.unwrap();
+        restarted.follow_pauses().await;
+        assert_eq!((mails.switch.is_paused(), is_paused().await), (false, Some(false)));
+        stop.cancel();
+        runner.await.unwrap();
+        shop.engine.stop().await;
+    }
+}
+
+/// The database that it is written down in may be what is in trouble.
+#[tokio::test]
+async fn a_pause_works_though_it_cannot_be_written_down_and_is_written_later() {
+    let shop = Shop::open(redrive_testkit::sqlite()).await;
+    let mut client = redrive_testkit::Client::connect(&shop.database).await;
+    client.run("ALTER TABLE redrive_pause RENAME TO elsewhere").await;
+    shop.console.set_paused("mails", true, &ops()).await.unwrap();
+    client.run("ALTER TABLE elsewhere RENAME TO redrive_pause").await;
+    assert!(client.column("SELECT pipeline FROM redrive_pause").await.is_empty());
+    shop.console.follow_pauses().await;
+    assert_eq!(client.column("SELECT pipeline FROM redrive_pause").await, ["mails"]);
+    assert_eq!(shop.console.overview("mails").await.unwrap().paused, Some(true));
+    shop.engine.stop().await;
+}
+
 /// It paused or cancelled what others were carrying out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_lacks_a_pipeline_leaves_the_operation_to_one_that_has_it() {

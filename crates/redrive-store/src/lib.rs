@@ -6,6 +6,7 @@
 //! | [`Outbox`], [`Jobs`], [`FailedEvents`], [`Letters`] | tables that hold work and dead letters |
 //! | [`Target`] | the table that a persist pipeline saves in |
 //! | [`Operations`], [`Audit`] | what operators do, while they do it and afterwards |
+//! | [`Pauses`] | the pipelines that are paused |
 //! | [`Requests`] | requests that have a key: each is carried out once |
 //! | [`WorkStore`] | the contract with the worker loop |
 //! | [`Memory`] | the same contract without a database |
@@ -35,6 +36,7 @@ mod listener;
 mod memory;
 mod operations;
 mod outbox;
+mod pauses;
 mod queue;
 mod requests;
 mod row;
@@ -62,6 +64,7 @@ pub use listener::Listener;
 pub use memory::Memory;
 pub use operations::{NewOperation, Opened, Operation, OperationState, Operations, Portion, Sent};
 pub use outbox::{Ordering, Outbox, OutboxOptions, Processed};
+pub use pauses::Pauses;
 pub use requests::{Answered, Asked, RequestKey, Requests};
 pub use target::{Record, Target, TargetOptions};
 pub use work::{Claim, TakeOver, Turn, WorkStore};

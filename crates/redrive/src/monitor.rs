@@ -81,6 +81,8 @@ impl Monitor {
             preparing.spawn(async move {
                 let part = &monitor.parts[index];
                 if stop.run_until_cancelled(part.prepare()).await.is_some() {
+                    // One that was paused before a restart stays paused; if that cannot be read now, it works.
+                    let _ = timeout(PATIENCE, monitor.console.follow_pauses()).await;
                     part.start(&running);
                     stop.run_until_cancelled(monitor.check()).await;
                 }

@@ -227,28 +227,6 @@ impl Console {
         self.operation(id).await
     }
 
-    /// Stops or restarts the workers of a pipeline in this process, whether or not that can be written down now:
-    /// it may be needed most while a database is away.
-    ///
-    /// # Errors
-    /// [`ConsoleError::NoPipeline`]; [`ConsoleError::NoWorkers`] when nobody works on it here.
-    pub async fn set_paused(
-        &self,
-        pipeline: &str,
-        paused: bool,
-        operator: &Operator,
-    ) -> Result<(), ConsoleError> {
-        let desk = self.desk(pipeline)?;
-        let workers = desk.workers.as_ref().ok_or_else(|| ConsoleError::NoWorkers(pipeline.to_owned()))?;
-        match paused {
-            true => workers.switch.pause(),
-            false => workers.switch.resume(),
-        }
-        let action = if paused { "pause pipeline" } else { "resume pipeline" };
-        self.write_down(operator, action, pipeline, 0, "").await;
-        Ok(())
-    }
-
     /// Writes down what somebody did elsewhere.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ mod census;
 mod desk;
 mod error;
 mod freezing;
+mod pausing;
 mod place;
 mod pulse;
 mod records;
@@ -100,6 +101,8 @@ pub struct Console {
     targets: BTreeSet<String>,
     /// What keeps a pipeline from working, by its name, as far as the process knows.
     troubles: Mutex<BTreeMap<String, String>>,
+    /// Which pipelines are paused, as far as is known here.
+    pausing: pausing::Pausing,
     /// Rung when there is an operation to work on.
     wake: Notify,
 }
@@ -112,7 +115,8 @@ impl Console {
             desks.into_iter().map(|desk| (desk.queue.pipeline().to_owned(), desk)).collect();
         let censuses = desks.keys().map(|name| (name.clone(), Arc::default())).collect();
         let (targets, troubles) = (BTreeSet::new(), Mutex::default());
-        Self { desks, censuses, records, targets, troubles, wake: Notify::new() }
+        let pausing = pausing::Pausing::default();
+        Self { desks, censuses, records, targets, troubles, pausing, wake: Notify::new() }
     }
 
     /// The same console; letters that are handed in may name these targets.

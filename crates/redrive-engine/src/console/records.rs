@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redrive_core::dead_letter::PipelineKind;
-use redrive_store::{Audit, Database, Edits, Error, Letters, Operations, Requests};
+use redrive_store::{Audit, Database, Edits, Error, Letters, Operations, Pauses, Requests};
 
 /// redrive's own tables, which the console keeps its records in.
 pub struct Records {
@@ -13,6 +13,8 @@ pub struct Records {
     pub audit: Audit,
     /// What letters were before they were edited.
     pub edits: Edits,
+    /// Which pipelines are paused.
+    pub pauses: Pauses,
     /// What was asked for under a key.
     pub requests: Requests,
     /// Letters that were handed in.
@@ -28,6 +30,7 @@ impl Records {
             operations: Operations::new(database.clone()),
             audit: Audit::new(database.clone()),
             edits: Edits::new(database.clone()),
+            pauses: Pauses::new(database.clone()),
             requests: Requests::new(database.clone()),
             intake: Arc::new(intake),
         }
@@ -41,6 +44,7 @@ impl Records {
         self.intake.migrate().await?;
         self.operations.migrate().await?;
         self.edits.migrate().await?;
+        self.pauses.migrate().await?;
         self.requests.migrate().await?;
         self.audit.migrate().await
     }

@@ -51,6 +51,7 @@ impl Runner {
         let mut at_work = AtWork::default();
         let turns = Arc::new(Semaphore::new(MOST_AT_ONCE));
         loop {
+            self.console.follow_pauses().await;
             let pause = match self.start_new(&mut at_work, &turns, &stop).await {
                 Ok(()) => LOOK,
                 Err(error) => {

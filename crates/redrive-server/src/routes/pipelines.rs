@@ -33,7 +33,8 @@ pub(super) async fn show(
     Ok(Json(view(console.overview(&name).await?, &series)))
 }
 
-/// Stops claiming; what is in hand is finished.
+/// Stops claiming, here at once and in every instance within seconds, until it is resumed: also after a restart. What
+/// is in hand is finished.
 #[utoipa::path(post, path = "/pipelines/{name}/pause", tag = "pipelines", params(("name" = String, Path, description = "The pipeline.")),
     responses((status = 200, body = PipelineView)))]
 pub(super) async fn pause(
@@ -46,7 +47,7 @@ pub(super) async fn pause(
     Ok(Json(view(console.overview(&name).await?, &series)))
 }
 
-/// Claims again.
+/// Claims again, here and in every instance.
 #[utoipa::path(post, path = "/pipelines/{name}/resume", tag = "pipelines", params(("name" = String, Path, description = "The pipeline.")),
     responses((status = 200, body = PipelineView)))]
 pub(super) async fn resume(
