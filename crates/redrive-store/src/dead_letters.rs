@@ -70,9 +70,10 @@ impl DeadLetters {
         columns: Columns,
         mut actions: Actions,
     ) -> Self {
-        // One that another program closed may not say when; it failed before that.
+        // What was closed so long ago failed before that: so the index of failures finds it. One that another
+        // program closed may not say when.
         let old = format!(
-            "{{scope}} AND ({closed_at} < $1 OR ({closed_at} IS NULL AND {failed_at} < $2))",
+            "{{scope}} AND {failed_at} < $1 AND ({closed_at} IS NULL OR {closed_at} < $2)",
             closed_at = columns.resolved_at,
             failed_at = columns.failed_at
         );
@@ -312,8 +313,8 @@ impl DeadLetters {
         let mut purged = 0;
         loop {
             let values = vec![
-                Value::Time(closed_before),
                 self.columns.times.value(closed_before),
+                Value::Time(closed_before),
                 Value::Int(i64::from(CHUNK)),
             ];
             let count = self.database.change(&self.purge, values).await?;

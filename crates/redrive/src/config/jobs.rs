@@ -8,7 +8,7 @@ use super::context::Context;
 use super::database::DatabaseUrl;
 use super::handler::Handler;
 use super::identifier::{ColumnName, TableName};
-use super::outbox::{BACKOFF, Processed};
+use super::outbox::{BACKOFF, KEEP_RESOLVED, Processed};
 use super::retry::Backoff;
 use super::section::Section;
 
@@ -41,6 +41,8 @@ pub struct JobsConfig {
     pub lease: Duration,
     /// What becomes of completed jobs.
     pub completed: Processed,
+    /// How long resolved letters are kept.
+    pub keep_resolved: Option<Duration>,
     /// How many dead letters raise an alert.
     pub alert_threshold: NonZeroU32,
     /// Which dead letters go back by themselves.
@@ -99,6 +101,7 @@ impl JobsConfig {
                 "How long a claim lasts without a heartbeat; then another worker takes over.",
             ),
             completed: section.get("completed", "keep", "What becomes of completed jobs."),
+            keep_resolved: section.optional(KEEP_RESOLVED.0, KEEP_RESOLVED.1),
             alert_threshold: section.derived(
                 "alert-threshold",
                 context.alert_threshold,

@@ -47,6 +47,8 @@ pub struct OutboxConfig {
     pub processed: Processed,
     /// How long processed events are kept; for ever when not set.
     pub keep_processed: Option<Duration>,
+    /// How long resolved and redriven letters are kept.
+    pub keep_resolved: Option<Duration>,
     /// Which dead letters go back by themselves.
     pub auto_redrive: Vec<AutoRedrive>,
     /// How long a handler may take.
@@ -86,6 +88,10 @@ choice! {
 }
 
 pub(crate) const BACKOFF: BackoffDefaults = BackoffDefaults { initial: "5s", factor: "2.0", max: "5m" };
+
+/// How long closed letters are kept, wherever there are some.
+pub(super) const KEEP_RESOLVED: (&str, &str) =
+    ("keep-resolved", "How long resolved and redriven letters are kept; for ever when not set.");
 
 impl OutboxConfig {
     pub(crate) fn read(name: &str, section: &mut Section<'_>, context: &mut Context) -> Option<Self> {
@@ -145,6 +151,7 @@ impl OutboxConfig {
             processed: section.get("processed", "keep", "What becomes of processed events."),
             keep_processed: section
                 .optional("keep-processed", "How long processed events are kept; for ever when not set."),
+            keep_resolved: section.optional(KEEP_RESOLVED.0, KEEP_RESOLVED.1),
             auto_redrive: AutoRedrive::read_all(section),
             handler_timeout,
             handlers: section.table(

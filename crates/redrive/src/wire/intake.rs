@@ -45,7 +45,7 @@ pub(super) fn launch(
         watch: surroundings.watch(config.alert_threshold.get()),
         rules: Vec::new(),
         announced: None,
-        retention: None,
+        retention: Vec::new(),
         gate: Gate::default(),
         beside: None,
     })

@@ -13,6 +13,7 @@ use redrive_store::{Completed, Jobs, JobsOptions};
 use super::plant::Surroundings;
 use super::stores::Wired;
 use super::{Launch, handlers, pace, rules};
+use crate::retention::Retention;
 
 pub(super) fn options(jobs: &JobsConfig) -> JobsOptions {
     JobsOptions {
@@ -47,7 +48,11 @@ pub(super) fn launch(
         watch: surroundings.watch(config.alert_threshold.get()),
         rules: rules::rules(&config.auto_redrive)?,
         announced: notifies.then(|| (database.clone(), store.channel())),
-        retention: None,
+        retention: config
+            .keep_resolved
+            .map(|keep| Retention::of_closed(store.clone(), keep))
+            .into_iter()
+            .collect(),
         gate: Gate::default(),
         beside: None,
     })

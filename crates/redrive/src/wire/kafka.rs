@@ -98,7 +98,7 @@ mod with {
             watch: surroundings.watch(config.alert_threshold.get()),
             rules: Vec::new(),
             announced: None,
-            retention: None,
+            retention: Vec::new(),
             gate: Gate::default(),
             beside: Some(Arc::new(Consumers { kafka, letters: Arc::clone(store) })),
         })

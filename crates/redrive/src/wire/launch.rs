@@ -21,7 +21,7 @@ pub(crate) struct Launch {
     pub(super) rules: Vec<Rule>,
     /// The database and the channel on which new work is announced.
     pub(super) announced: Option<(Database, String)>,
-    pub(super) retention: Option<Retention>,
+    pub(super) retention: Vec<Retention>,
     /// Keeps requests out until it has started.
     pub(super) gate: Gate,
     /// What works beside the workers of the pipeline.
@@ -50,7 +50,7 @@ impl Launch {
             None => engine.start(&self.pipeline, self.watch.clone()),
         }
         engine.auto_redrive(&self.pipeline, self.rules.clone(), Some(running.audit()));
-        if let Some(retention) = &self.retention {
+        for retention in &self.retention {
             running.chore(|stop| retention.clone().keep(stop));
         }
         if let Some(beside) = &self.beside {

@@ -52,7 +52,7 @@ pub(super) fn launch(
         watch: surroundings.watch(config.alert_threshold.get()),
         rules: rules::rules(&config.auto_redrive)?,
         announced: notifies.then(|| (database.clone(), store.channel())),
-        retention: config.keep_processed.map(|keep| Retention::new(&config.name, Arc::clone(store), keep)),
+        retention: retention(config, store),
         gate: Gate::default(),
         beside: None,
     })
@@ -60,6 +60,12 @@ pub(super) fn launch(
 
 pub(super) fn door(wired: &Wired<'_, OutboxConfig, Outbox>, launch: &Launch) -> OutboxDoor {
     OutboxDoor::new(Arc::clone(&launch.pipeline), Arc::clone(&wired.store), launch.gate.clone())
+}
+
+fn retention(config: &OutboxConfig, store: &Arc<Outbox>) -> Vec<Retention> {
+    let processed = |keep| Retention::of_processed(&config.name, Arc::clone(store), keep);
+    let closed = |keep| Retention::of_closed(store.clone(), keep);
+    config.keep_processed.map(processed).into_iter().chain(config.keep_resolved.map(closed)).collect()
 }
 
 fn routes(config: &OutboxConfig) -> anyhow::Result<Routes> {

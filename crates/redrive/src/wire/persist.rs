@@ -56,7 +56,7 @@ pub(super) fn launch(
         watch: surroundings.watch(config.alert_threshold.get()),
         rules: Vec::new(),
         announced: None,
-        retention: None,
+        retention: Vec::new(),
         gate: gate.clone(),
         persister: Some(persister.clone()),
         beside: None,
