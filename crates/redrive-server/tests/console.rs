@@ -157,7 +157,8 @@ async fn what_cannot_be_asked_for_is_said_with_what_to_do() {
         let answer = stand.post(REDRIVES, json!({"all": true, "canary": canary}).to_string()).await;
         answer.assert_refused(None, "canary", said);
     }
-    for body in [json!({}), json!({"filter": {}}), json!({"ids": []})] {
+    let blank = |q: &str| json!({"filter": {"q": q}});
+    for body in [json!({}), json!({"filter": {}}), json!({"ids": []}), blank(""), blank(" \t")] {
         stand.post(REDRIVES, body.to_string()).await.assert_problem(422, &["all = true"]);
         stand.post("/api/v1/resolutions", body.to_string()).await.assert_problem(422, &["all = true"]);
     }

@@ -133,6 +133,19 @@ fn exit_codes_mean_something() {
         );
         assert_failed(&way.run(folder, &["retry", "orders:1", "--type", "Broken"]), 2, &["one of the two"]);
         assert_failed(&way.run(folder, &["retry", "orders:1", "--all"]), 2, &["cannot be used"]);
+        // Every message has an empty text in it: all letters went.
+        for command in ["retry", "resolve"] {
+            assert_failed(
+                &way.run(folder, &[command, "-q", "", "--yes"]),
+                2,
+                &["say which letters", "--all"],
+            );
+        }
+        // They went as they were.
+        for many in [&["--type", "Broken"][..], &["--all"], &["--type", "Broken", "--canary"]] {
+            let args = [&["retry", "--edit", "redrive.toml", "--yes"], many].concat();
+            assert_failed(&way.run(folder, &args), 2, &["--edit", "the id of that letter"]);
+        }
         assert_failed(
             &way.run(folder, &["enqueue", "jobs", "nope", "--key", "1", "--payload", "x"]),
             3,
