@@ -121,5 +121,9 @@ fn describe() {
     describe_counter!("s3_put_errors_total", "Uploads that failed after their retries.");
     describe_counter!("redrive_alerts_total", "Alerts by channel and outcome.");
     describe_counter!("redrive_auto_redriven_total", "Letters that a policy has redriven.");
+    describe_gauge!(
+        "redrive_auto_redrive_suspended",
+        "Whether a policy rests because what it redrives fails again: 1, or 0 while it works."
+    );
     describe_counter!("redrive_purged_total", "Processed or resolved events that retention has deleted.");
 }

@@ -4,6 +4,9 @@ use redrive_core::dead_letter::Status;
 
 use crate::row::Times;
 
+/// The condition that every row meets.
+pub(crate) const EVERY_ONE: &str = "1 = 1";
+
 /// Which column of a table says what about a letter. All are of the row `t`; `{scope}` of the store's
 /// names says which rows are letters at all.
 #[derive(Debug)]
@@ -21,6 +24,8 @@ pub(crate) struct Columns {
     pub(crate) first_failed_at: &'static str,
     pub(crate) times: Times,
     pub(crate) redrive_count: &'static str,
+    /// Which letters there is somewhere to redrive to.
+    pub(crate) redrivable: &'static str,
     pub(crate) fingerprint: &'static str,
     pub(crate) resolved_at: &'static str,
     /// JSON texts, or NULL where the table itself is the origin and there are no headers.

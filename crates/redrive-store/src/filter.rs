@@ -52,6 +52,7 @@ impl Where {
         }
         if let Some(below) = filter.redriven_below {
             self.and_value(columns.redrive_count, "<", Value::Int(below.into()));
+            self.and(columns.redrivable);
         }
         self
     }

@@ -116,7 +116,7 @@ impl Letters {
             .with_sql("known", SCOPE);
         Self {
             insert: Insert::new(&names, dialect, "id", &COLUMNS, OnConflict::Skip),
-            queue: Queue::new(database.clone(), &names, &shape(dialect)),
+            queue: Queue::new(database.clone(), &names, &shape(dialect, kind)),
             dead_letters: dead_letters(&database, &names, pipeline, kind),
             index: Index::new(&database, &names, pipeline),
             names,
@@ -297,13 +297,23 @@ dead_letter_queue!(Letters);
 const SCOPE: &str = "t.pipeline = {pipeline}";
 const WAITING: &str = "t.pipeline = {pipeline} AND t.state IN ('open', 'failed')";
 
+/// A letter that was handed in goes to the target that it names, any other to where it was.
+const HAS_WAY_BACK: &str = "t.kind <> 'intake' OR t.target IS NOT NULL";
 const SENDABLE: &str = "t.pipeline = {pipeline} AND t.state IN ('open', 'failed') \
      AND (t.kind <> 'intake' OR t.target IS NOT NULL)";
 /// Why a letter that names no target is not redriven.
 const NO_TARGET: &str = "CASE WHEN t.kind = 'intake' AND t.target IS NULL \
      THEN 'it was handed in without a target, so there is nowhere to redrive it to: deal with it and resolve it' END";
 
-fn shape(dialect: Dialect) -> Shape {
+fn shape(dialect: Dialect, kind: PipelineKind) -> Shape {
+    // A topic takes a record and says no more. A target handles what was handed in, or fails.
+    let (retry, dead) = match kind {
+        PipelineKind::Intake => (
+            include_str!("../sql/letters/handed_in/retry.sql"),
+            include_str!("../sql/letters/handed_in/dead.sql"),
+        ),
+        _ => (include_str!("../sql/letters/retry.sql"), include_str!("../sql/letters/dead.sql")),
+    };
     Shape {
         id: "id",
         live: match dialect {
@@ -322,9 +332,9 @@ fn shape(dialect: Dialect) -> Shape {
                {interrupted}, history, 0",
         created: Times::Native,
         done: Done::Set(include_str!("../sql/letters/done.sql")),
-        retry: include_str!("../sql/letters/retry.sql"),
+        retry,
         release: include_str!("../sql/letters/release.sql"),
-        dead: Dead::Set(include_str!("../sql/letters/dead.sql")),
+        dead: Dead::Set(dead),
     }
 }
 
@@ -344,6 +354,7 @@ fn dead_letters(database: &Database, names: &Names, pipeline: &str, kind: Pipeli
         first_failed_at: "t.first_failed_at",
         times: Times::Native,
         redrive_count: "t.redrive_count",
+        redrivable: HAS_WAY_BACK,
         fingerprint: "t.fingerprint",
         resolved_at: "t.resolved_at",
         headers: "t.headers",

@@ -306,6 +306,38 @@ fn letters_are_redriven_by_their_rule() {
     assert!(server.metrics().contains(r#"redrive_auto_redriven_total{pipeline="orders"} 1"#));
 }
 
+/// Rules were for outboxes and jobs only, and a letter that was handed in had one redrive at most: then it was `failed`.
+#[test]
+fn letters_that_were_handed_in_are_redriven_by_their_rule_as_often_as_it_says() {
+    // It takes the second delivery only.
+    let receiver = Receiver::start(|_| {
+        static CALLS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let call = CALLS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        (if call < 1 { 409 } else { 200 }, Duration::ZERO)
+    });
+    let config = format!(
+        "[intake]\nmax-attempts = 1\ntargets.bank = {{ http = \"http://{}/\" }}\n\
+         auto-redrive = [{{ code = \"http:409\", after = \"10ms\", factor = 1.0, max-redrives = 3 }}]\n",
+        receiver.address
+    );
+    let folder = folder_with(&config);
+    let server = Server::ready(folder.path());
+    let letter = |source: &str| {
+        json!({"event_type": "Paid", "key": "1", "payload": {"n": 1}, "source": source,
+            "error": {"message": "no", "code": "http:409"}})
+    };
+    let mut with_target = letter("with");
+    with_target["target"] = "bank".into();
+    for handed_in in [&with_target, &letter("without")] {
+        assert_eq!(server.post("/api/v1/dead-letters", handed_in).0, 201);
+    }
+    let status = |id: &str| server.get(&format!("/api/v1/dead-letters/{id}")).1["status"].clone();
+    eventually("the second redrive gets through", || (status("intake:1") == "redriven").then_some(()));
+    assert_eq!(receiver.seen().len(), 2);
+    assert_eq!(status("intake:2"), "open", "there is nowhere to send it to");
+    assert!(server.metrics().contains(r#"redrive_auto_redriven_total{pipeline="intake"} 2"#));
+}
+
 #[test]
 fn a_handler_that_cannot_work_is_refused_at_the_start() {
     let folder = folder_with("[outbox.orders]\nhandlers.A = { http = \"not an address\" }\n");

@@ -33,7 +33,7 @@ pub struct Filter {
     pub since: Option<Timestamp>,
     /// Failed before this.
     pub until: Option<Timestamp>,
-    /// Redriven fewer times than this.
+    /// Redriven fewer times than this, and such that they can be redriven: for policies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redriven_below: Option<u32>,
 }

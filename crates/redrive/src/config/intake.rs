@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::auto_redrive::AutoRedrive;
 use super::context::Context;
 use super::handler::Handler;
 use super::outbox::BACKOFF;
@@ -24,6 +25,8 @@ pub struct IntakeConfig {
     pub concurrency: NonZeroU32,
     /// How many unresolved letters raise an alert.
     pub alert_threshold: NonZeroU32,
+    /// Which letters go back by themselves.
+    pub auto_redrive: Vec<AutoRedrive>,
 }
 
 impl IntakeConfig {
@@ -59,6 +62,7 @@ impl IntakeConfig {
                 "`alerts.threshold`",
                 "How many unresolved letters raise an alert.",
             ),
+            auto_redrive: AutoRedrive::read_all(section),
         }
     }
 }

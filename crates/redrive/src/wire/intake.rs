@@ -13,7 +13,7 @@ use redrive_server::Gate;
 use redrive_store::Letters;
 
 use super::plant::Surroundings;
-use super::{Launch, handlers, pace};
+use super::{Launch, handlers, pace, rules};
 
 pub(super) fn launch(
     config: &IntakeConfig,
@@ -43,7 +43,7 @@ pub(super) fn launch(
         pipeline: Arc::new(pipeline),
         persister: None,
         watch: surroundings.watch(config.alert_threshold.get()),
-        rules: Vec::new(),
+        rules: rules::rules(&config.auto_redrive)?,
         announced: None,
         retention: None,
         gate: Gate::default(),
