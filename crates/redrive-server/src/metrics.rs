@@ -76,6 +76,10 @@ fn describe() {
         "redrive_ready",
         "Whether a pipeline or store can work: 1, or 0 and /api/v1/ready says why. Looked at every 5 seconds."
     );
+    describe_gauge!(
+        "redrive_handler_down",
+        "Whether a handler is down, so that its events wait and probes ask for it: 1, or 0 while it answers."
+    );
     describe_gauge!("redrive_kafka_lag", "Records of a topic that are not consumed yet.");
     describe_gauge!(
         "redrive_kafka_spooled",

@@ -306,6 +306,34 @@ fn letters_are_redriven_by_their_rule() {
     assert!(server.metrics().contains(r#"redrive_auto_redriven_total{pipeline="orders"} 1"#));
 }
 
+/// It was a green "working" everywhere.
+#[test]
+fn a_handler_that_is_down_is_told_on_every_screen_until_it_is_back() {
+    static IS_BACK: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    let receiver = Receiver::start(|_| {
+        (if IS_BACK.load(std::sync::atomic::Ordering::Relaxed) { 200 } else { 503 }, Duration::ZERO)
+    });
+    let folder = folder_with(&outbox_to(&receiver));
+    let server = Server::ready(folder.path());
+    server.wait_metric(r#"redrive_handler_down{pipeline="orders",handler="Posted"} 0"#);
+    server.post(EVENTS, &event("Posted", "x"));
+    server.wait_metric(r#"redrive_handler_down{pipeline="orders",handler="Posted"} 1"#);
+    let trouble = || server.get("/api/v1/pipelines/orders").1["trouble"].clone();
+    let told = trouble();
+    let told = told.as_str().unwrap();
+    assert!(told.starts_with("handler Posted is down since 2") && told.contains("503"), "{told}");
+    let status = redrive(folder.path())
+        .args(["status", "--server", &format!("http://{}", server.address)])
+        .output()
+        .unwrap();
+    let status = support::text(&status.stdout);
+    assert!(status.contains("handler Posted is down since 2"), "{status}");
+    assert_eq!(server.get("/api/v1/ready").0, 200, "redrive itself can work");
+    IS_BACK.store(true, std::sync::atomic::Ordering::Relaxed);
+    server.wait_metric(r#"redrive_handler_down{pipeline="orders",handler="Posted"} 0"#);
+    assert_eq!(trouble(), Value::Null);
+}
+
 /// Rules were for outboxes and jobs only, and a letter that was handed in had one redrive at most: then it was `failed`.
 #[test]
 fn letters_that_were_handed_in_are_redriven_by_their_rule_as_often_as_it_says() {

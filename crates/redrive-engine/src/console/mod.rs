@@ -294,17 +294,14 @@ impl Console {
 
     async fn look(&self, desk: &Desk) -> Overview {
         let count = self.count(desk).await;
-        let trouble = match (&count, &desk.workers) {
-            (Err(error), _) => Some(error.source.to_string()),
-            (Ok(_), Some(workers)) => workers.health.get().err(),
-            (Ok(_), None) => None,
-        };
+        let away = count.as_ref().err().map(|error| error.source.to_string());
+        let of_workers = || desk.workers.as_ref().and_then(desk::Workers::trouble);
         let noted = || self.troubles().get(desk.queue.pipeline()).cloned();
         Overview {
             name: desk.queue.pipeline().to_owned(),
             kind: desk.queue.kind(),
             paused: desk.workers.as_ref().map(|workers| workers.switch.is_paused()),
-            trouble: trouble.or_else(noted),
+            trouble: away.or_else(of_workers).or_else(noted),
             stats: count.ok().map(|count| count.stats.clone()),
         }
     }
