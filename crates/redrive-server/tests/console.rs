@@ -381,6 +381,9 @@ async fn a_letter_that_is_handed_in_keeps_everything() {
         json!({"class": "transient", "code": "http:503", "kind": "IOException", "message": "gateway away"})
     );
     assert_eq!(letter["origin"], json!({"in": "service", "name": "billing"}));
+    assert_eq!(letter["target"], Value::Null);
+    let page = stand.get("/letters/intake:1").await.text;
+    assert!(page.contains("<dt>target</dt><dd>none: it can only be resolved</dd>"), "{page}");
     assert_eq!((&letter["headers"][1]["value"]["text"], &letter["attempts"]), (&"def".into(), &4.into()));
     assert_eq!(
         (&letter["failed_at"], &letter["first_failed_at"]),

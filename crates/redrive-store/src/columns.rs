@@ -31,6 +31,10 @@ pub(crate) struct Columns {
     /// JSON texts, or NULL where the table itself is the origin and there are no headers.
     pub(crate) headers: &'static str,
     pub(crate) origin: &'static str,
+    /// Where a letter is redriven to, if that is not where it was.
+    pub(crate) target: &'static str,
+    /// Which letters came at or after `{since}`; nothing where the time of their failure says it.
+    pub(crate) arrived_since: Option<&'static str>,
     pub(crate) origin_id: &'static str,
     /// The table that an event was in before it died.
     pub(crate) origin_table: String,

@@ -300,6 +300,8 @@ fn dead_letters(database: &Database, names: &Names, options: FailedEventsOptions
         resolved_at: "t.resolved_at",
         headers: "NULL",
         origin: "NULL",
+        target: "NULL",
+        arrived_since: None,
         origin_id: "t.id",
         origin_table: options.table,
         outcome: "CASE WHEN t.status = 'RESOLVED' THEN 'delivered' \

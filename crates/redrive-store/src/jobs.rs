@@ -339,6 +339,8 @@ fn dead_letters(database: &Database, names: &Names, options: JobsOptions) -> Dea
         resolved_at: "t.resolved_at",
         headers: "NULL",
         origin: "NULL",
+        target: "NULL",
+        arrived_since: None,
         origin_id: "t.job_id",
         origin_table: options.table,
         outcome: "CASE WHEN t.status = 'completed' THEN 'delivered' \

@@ -297,6 +297,11 @@ dead_letter_queue!(Letters);
 const SCOPE: &str = "t.pipeline = {pipeline}";
 const WAITING: &str = "t.pipeline = {pipeline} AND t.state IN ('open', 'failed')";
 
+/// Whoever hands a letter in says when it failed, and a topic may be read long after that. Numbers are in the order of
+/// arrival: only the latest are looked at, so that this costs the same however many letters there are.
+const ARRIVED: &str = "t.id IN (SELECT n.id FROM (SELECT l.id, l.created_at FROM {table} AS l \
+     ORDER BY l.id DESC LIMIT 10000) AS n WHERE n.created_at >= {since})";
+
 /// A letter that was handed in goes to the target that it names, any other to where it was.
 const HAS_WAY_BACK: &str = "t.kind <> 'intake' OR t.target IS NOT NULL";
 const SENDABLE: &str = "t.pipeline = {pipeline} AND t.state IN ('open', 'failed') \
@@ -359,6 +364,8 @@ fn dead_letters(database: &Database, names: &Names, pipeline: &str, kind: Pipeli
         resolved_at: "t.resolved_at",
         headers: "t.headers",
         origin: "t.origin",
+        target: "t.target",
+        arrived_since: Some(ARRIVED),
         origin_id: "t.id",
         origin_table: "redrive_letter".to_owned(),
         // A topic takes a record, and says no more, unless it comes back as another letter; a handler has

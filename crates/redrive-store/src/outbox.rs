@@ -356,6 +356,8 @@ fn dead_letters(database: &Database, names: &Names, options: OutboxOptions) -> D
         resolved_at: "t.resolved_at",
         headers: "NULL",
         origin: "NULL",
+        target: "NULL",
+        arrived_since: None,
         origin_id: "t.original_event_id",
         origin_table: options.table,
         outcome: "NULL",

@@ -176,6 +176,18 @@ async fn a_record_that_could_not_be_published_keeps_the_failure_that_made_it_a_l
     }
 }
 
+#[tokio::test]
+async fn what_came_lately_is_found_whenever_it_failed() {
+    for database in testkit::backends(file!()).await {
+        let store = letters(&database, "intake").await;
+        store.add(&[letter("a")]).await.unwrap();
+        let since = |at: Timestamp| Filter { arrived_since: Some(at), ..Filter::default() };
+        let found = async |filter| store.list(&filter, Page::first(10)).await.unwrap().letters.len();
+        let now = Timestamp::now();
+        assert_eq!((found(since(now - LONG)).await, found(since(now + LONG)).await), (1, 0));
+    }
+}
+
 /// A rule found them again and again, and they kept it from those that it could send.
 #[tokio::test]
 async fn a_policy_does_not_find_what_has_nowhere_to_go() {

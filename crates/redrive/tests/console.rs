@@ -279,6 +279,27 @@ fn tail_tells_each_letter_once_as_it_dies() {
     }
 }
 
+/// It was followed by the time of the failure, and whoever hands a letter in may give any.
+#[test]
+fn tail_tells_letters_that_failed_before_it_began() {
+    let (folder, server) = with_letters(2);
+    for (at, way) in [Way::Stores, Way::Server(&server)].into_iter().enumerate() {
+        let mut command = way.command(folder.path(), &["tail", "-n", "1", "--json"]);
+        let mut child = Following(command.stdout(Stdio::piped()).spawn().unwrap());
+        let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+        let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+        assert_eq!(next()["pipeline"], "orders");
+        let handed_in = json!({"event_type": "Paid", "key": at.to_string(), "payload": 1,
+            "error": {"message": "long ago"}, "failed_at": "2020-01-01T00:00:00Z"});
+        assert_eq!(server.post("/api/v1/dead-letters", &handed_in).0, 201);
+        let told = next();
+        assert_eq!(
+            (&told["key"], &told["failed_at"]),
+            (&json!(at.to_string()), &json!("2020-01-01T00:00:00Z"))
+        );
+    }
+}
+
 #[test]
 fn tail_goes_on_when_the_server_was_restarted() {
     let (folder, server) = with_letters(1);

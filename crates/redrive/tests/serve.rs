@@ -363,6 +363,9 @@ fn letters_that_were_handed_in_are_redriven_by_their_rule_as_often_as_it_says() 
     eventually("the first redrive fails", || (receiver.seen().len() == 1).then_some(()));
     eventually("the second redrive gets through", || (status("intake:1") == "redriven").then_some(()));
     assert_eq!(receiver.seen().len(), 2);
+    assert_eq!(server.get("/api/v1/dead-letters/intake:1").1["target"], "bank");
+    let shown = redrive(folder.path()).args(["show", "intake:1"]).output().unwrap();
+    assert!(support::text(&shown.stdout).contains("target    bank"), "{}", support::text(&shown.stdout));
     assert_eq!(status("intake:2"), "open", "there is nowhere to send it to");
     assert!(server.metrics().contains(r#"redrive_auto_redriven_total{pipeline="intake"} 2"#));
 }

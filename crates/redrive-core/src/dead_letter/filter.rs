@@ -33,6 +33,9 @@ pub struct Filter {
     pub since: Option<Timestamp>,
     /// Failed before this.
     pub until: Option<Timestamp>,
+    /// Came here at or after this, whenever they failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrived_since: Option<Timestamp>,
     /// Redriven fewer times than this, and such that they can be redriven: for policies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redriven_below: Option<u32>,

@@ -66,6 +66,7 @@ impl FilterIn {
             text: self.q.filter(|text| !text.trim().is_empty()),
             since: self.since.map(|Moment(at)| at),
             until: self.until.map(|Moment(at)| at),
+            arrived_since: None,
             redriven_below: None,
         })
     }
