@@ -287,10 +287,18 @@ async fn operations_are_paused_resumed_and_cancelled() {
     let path = format!("{REDRIVES}/{}", begun["id"]);
     eventually(PATIENCE, "it runs", async || stand.get(&path).await.json["state"] == "running").await;
     assert_eq!(stand.post(&format!("{path}/pause"), "").await.json["state"], "paused");
+    let again = stand.post(&format!("{path}/pause"), "").await;
+    assert_eq!((again.status.as_u16(), &again.json["state"]), (200, &"paused".into()), "it is so already");
     assert_eq!(stand.post(&format!("{path}/resume"), "").await.json["state"], "running");
     let cancelled = stand.post(&format!("{path}/cancel"), "").await.json;
     assert_eq!((&cancelled["state"], &cancelled["reason"]), (&"cancelled".into(), &"by local".into()));
+    let again = stand.post(&format!("{path}/cancel"), "").await;
+    assert_eq!((again.status.as_u16(), &again.json["state"]), (200, &"cancelled".into()), "it is so already");
+    stand.post(&format!("{path}/pause"), "").await.assert_problem(409, &["is cancelled"]);
     stand.post(&format!("{path}/resume"), "").await.assert_problem(409, &["is cancelled"]);
+    let entries = stand.get("/api/v1/audit").await.json["entries"].clone();
+    let paused = entries.as_array().unwrap().iter().filter(|entry| entry["action"] == "pause").count();
+    assert_eq!(paused, 1, "what changed nothing is not written down");
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ mod runner;
 mod sending;
 mod watch;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use redrive_core::dead_letter::{
@@ -91,6 +91,9 @@ impl Preview {
     }
 }
 
+/// How many groups are remembered by a letter: their letters fail alike, so that any will do for ever.
+const MOST_SAMPLES: usize = 1_000;
+
 /// The console of one process.
 pub struct Console {
     desks: BTreeMap<String, Desk>,
@@ -100,6 +103,8 @@ pub struct Console {
     targets: BTreeSet<String>,
     /// What keeps a pipeline from working, by its name, as far as the process knows.
     troubles: Mutex<BTreeMap<String, String>>,
+    /// A letter of each group that somebody asked for.
+    samples: Mutex<HashMap<Fingerprint, Summary>>,
     /// Rung when there is an operation to work on.
     wake: Notify,
 }
@@ -111,8 +116,8 @@ impl Console {
         let desks: BTreeMap<String, Desk> =
             desks.into_iter().map(|desk| (desk.queue.pipeline().to_owned(), desk)).collect();
         let censuses = desks.keys().map(|name| (name.clone(), Arc::default())).collect();
-        let (targets, troubles) = (BTreeSet::new(), Mutex::default());
-        Self { desks, censuses, records, targets, troubles, wake: Notify::new() }
+        let (targets, troubles, samples) = (BTreeSet::new(), Mutex::default(), Mutex::default());
+        Self { desks, censuses, records, targets, troubles, samples, wake: Notify::new() }
     }
 
     /// The same console; letters that are handed in may name these targets.
@@ -220,6 +225,22 @@ impl Console {
             }
         }
         away.map_or(Ok(None), |error| Err(error.into()))
+    }
+
+    /// A letter of a group, whatever has become of it; nothing when none is left, or its store does not answer.
+    pub async fn sample(&self, group: Fingerprint) -> Option<Summary> {
+        let samples = || self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = samples().get(&group) {
+            return Some(known.clone());
+        }
+        let filter = Filter { group: Some(group), ..Filter::default() };
+        let found = self.list(&filter, 1, None).await.ok()?.letters.into_iter().next()?;
+        let mut samples = samples();
+        if samples.len() >= MOST_SAMPLES {
+            samples.clear();
+        }
+        samples.insert(group, found.clone());
+        Some(found)
     }
 
     /// The letters that a filter means, newest first.
