@@ -59,6 +59,13 @@ pub(crate) enum Change {
     Closed,
 }
 
+/// Since when a handler is down, and what it failed with then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Outage {
+    pub(crate) since: Instant,
+    pub(crate) failure: Failure,
+}
+
 /// What an outcome says about the handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
@@ -77,6 +84,7 @@ enum Answer {
 pub(crate) struct Breaker {
     threshold: usize,
     state: State,
+    outage: Option<Outage>,
     cool_down: Duration,
     /// How many probes the next look has.
     probes: usize,
@@ -114,6 +122,7 @@ impl Breaker {
         Self {
             threshold: threshold.max(2),
             state: State::Closed { in_a_row: HashSet::new() },
+            outage: None,
             cool_down: FIRST_COOL_DOWN,
             probes: 1,
             failed: HashMap::new(),
@@ -125,6 +134,12 @@ impl Breaker {
     #[must_use]
     pub(crate) const fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed { .. })
+    }
+
+    /// The outage that it is open for.
+    #[must_use]
+    pub(crate) const fn outage(&self) -> Option<&Outage> {
+        self.outage.as_ref()
     }
 
     /// Asks whether this event may be handled now.
@@ -173,11 +188,13 @@ impl Breaker {
                 if answer == Answer::Absent || in_a_row.len() >= self.threshold {
                     (self.cool_down, self.probes) = (FIRST_COOL_DOWN, 1);
                     self.state = State::Open { until: now + self.cool_down.max(retry_after) };
+                    self.outage = failure.map(|failure| Outage { since: now, failure: failure.clone() });
                     return Change::Opened;
                 }
             }
             (State::Open { .. } | State::HalfOpen { .. }, Answer::Present) => {
                 self.state = State::Closed { in_a_row: HashSet::new() };
+                self.outage = None;
                 return Change::Closed;
             }
             (State::Open { until }, _) => *until = (*until).max(now + retry_after),
@@ -360,8 +377,9 @@ mod tests {
             let now = Instant::now();
             let mut breaker = opened(now);
             breaker.admit(WorkId(4), now + FIRST_COOL_DOWN);
+            assert_eq!(breaker.outage(), Some(&Outage { since: now, failure: down() }));
             assert_eq!(breaker.note(WorkId(4), answer.as_ref(), now), Change::Closed);
-            assert!(breaker.is_closed());
+            assert!(breaker.is_closed() && breaker.outage().is_none());
         }
         let now = Instant::now();
         let mut breaker = opened(now);

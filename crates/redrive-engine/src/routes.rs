@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use jiff::{SignedDuration, Timestamp};
 use redrive_core::event::Event;
 use redrive_core::failure::{Class, Failure};
 use redrive_core::handler::Handler;
@@ -33,6 +34,21 @@ impl Route {
     #[must_use]
     pub fn is_down(&self) -> bool {
         !self.breaker().is_closed()
+    }
+
+    /// That its handler is down, since when, and what it failed with, for a person.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        let (age, failure) = {
+            let breaker = self.breaker();
+            let outage = breaker.outage()?;
+            (outage.since.elapsed(), outage.failure.to_string())
+        };
+        let now = Timestamp::now();
+        let since = SignedDuration::try_from(age).ok().and_then(|age| now.checked_sub(age).ok());
+        // To the second: it is computed anew each time, and must stay the same.
+        let since = since.unwrap_or(now).round(jiff::Unit::Second).unwrap_or(now);
+        Some(format!("handler {} is down since {since}, its events wait: {failure}", self.name))
     }
 
     pub(crate) fn handler(&self) -> &dyn Handler {

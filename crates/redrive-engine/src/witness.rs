@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
-use metrics::{Counter, Histogram, counter, histogram};
+use metrics::{Counter, Histogram, counter, gauge, histogram};
 use redrive_core::dead_letter::PipelineKind;
 use redrive_core::event::{Event, WorkId};
 use redrive_core::lease::{Failed, Lease, Settlement};
@@ -78,6 +78,7 @@ struct Series {
 impl Witness {
     pub(crate) fn new(pipeline: Arc<Pipeline>) -> Self {
         let down = pipeline.health.get().is_err();
+        pipeline.routes.iter().flat_map(Routes::iter).for_each(|route| show(&pipeline, route));
         Self { pipeline, types: HashMap::new(), pending: Vec::new(), down }
     }
 
@@ -142,6 +143,7 @@ impl Witness {
 
     pub(crate) fn handler_down(&self, route: &Route, error: &str) {
         tracing::warn!(pipeline = %self.pipeline.name, handler = route.name(), error, "handler down: its events wait");
+        show(&self.pipeline, route);
         self.pipeline.alerts.handler_down(HandlerDown {
             pipeline: Inert::new(&self.pipeline.name),
             handler: Inert::new(route.name()),
@@ -151,6 +153,7 @@ impl Witness {
 
     pub(crate) fn handler_back(&self, route: &Route) {
         tracing::info!(pipeline = %self.pipeline.name, handler = route.name(), "handler back");
+        show(&self.pipeline, route);
         self.pipeline.alerts.handler_up(HandlerUp {
             pipeline: Inert::new(&self.pipeline.name),
             handler: Inert::new(route.name()),
@@ -213,6 +216,12 @@ impl Witness {
         }
         &self.types[label]
     }
+}
+
+/// Shows whether a handler is down, for those who watch numbers.
+fn show(pipeline: &Pipeline, route: &Route) {
+    let labels = [("pipeline", pipeline.name.clone()), ("handler", route.name().to_owned())];
+    gauge!("redrive_handler_down", &labels).set(f64::from(u8::from(route.is_down())));
 }
 
 /// The types that nobody registered and that have labels of their own, in all workers of a pipeline.

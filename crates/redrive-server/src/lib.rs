@@ -51,6 +51,7 @@ mod series;
 mod serve;
 mod session;
 mod span;
+mod trickle;
 
 pub mod duration;
 pub mod number;

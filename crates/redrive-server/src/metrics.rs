@@ -76,6 +76,10 @@ fn describe() {
         "redrive_ready",
         "Whether a pipeline or store can work: 1, or 0 and /api/v1/ready says why. Looked at every 5 seconds."
     );
+    describe_gauge!(
+        "redrive_handler_down",
+        "Whether a handler is down, so that its events wait and probes ask for it: 1, or 0 while it answers."
+    );
     describe_gauge!("redrive_kafka_lag", "Records of a topic that are not consumed yet.");
     describe_gauge!(
         "redrive_kafka_spooled",
@@ -121,5 +125,9 @@ fn describe() {
     describe_counter!("s3_put_errors_total", "Uploads that failed after their retries.");
     describe_counter!("redrive_alerts_total", "Alerts by channel and outcome.");
     describe_counter!("redrive_auto_redriven_total", "Letters that a policy has redriven.");
+    describe_gauge!(
+        "redrive_auto_redrive_suspended",
+        "Whether a policy rests because what it redrives fails again: 1, or 0 while it works."
+    );
     describe_counter!("redrive_purged_total", "Processed or resolved events that retention has deleted.");
 }

@@ -131,6 +131,9 @@ pub(crate) fn advice(status: StatusCode) -> &'static str {
         StatusCode::PAYLOAD_TOO_LARGE => {
             "The body is over the limit; send less at once, or raise server.max-body."
         }
+        StatusCode::REQUEST_TIMEOUT => {
+            "Nothing more of the body came for 30 seconds, so nothing was done; send it again, all at once."
+        }
         StatusCode::UNSUPPORTED_MEDIA_TYPE => "Send the body with Content-Type: application/json.",
         _ if status.is_client_error() => "The request cannot be answered as it is; check it and try again.",
         _ => "Something failed on this side; the log of the server says what.",

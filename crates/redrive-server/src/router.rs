@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 use crate::access::{self, Access};
 use crate::{
     Caller, Doors, Metrics, Problem, Readiness, Series, headers, metrics, openapi, pages, problem,
-    routes as api,
+    routes as api, trickle,
 };
 
 /// What one request may cost.
@@ -94,11 +94,12 @@ fn described(access: &Access) -> Router<Site> {
 }
 
 /// Outermost first: every answer is secured, panics are caught, foreign errors are rewritten, bodies are
-/// bounded.
+/// bounded in time and in size.
 fn guarded(routes: Router, limits: Limits) -> Router {
     routes
         .layer(DefaultBodyLimit::disable())
         .layer(RequestBodyLimitLayer::new(limits.body))
+        .layer(middleware::from_fn(trickle::bound))
         .layer(middleware::map_response(problem::normalise))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::map_response(headers::secure))

@@ -1,11 +1,33 @@
 //! Serving until told to stop, and stopping in time.
+//!
+//! A connection costs memory and a file for as long as it lasts, so it must not last for nothing: whoever has not
+//! sent a whole header within [`HEADER_PATIENCE`] is hung up on. That holds between two requests as well: an idle
+//! connection is closed after as long. Bodies have their own patience ([`crate::trickle`]).
 
-use std::future::IntoFuture as _;
+use std::io::ErrorKind;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use tokio::net::TcpListener;
+use axum::extract::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+
+/// How long a request may take to say what it wants.
+const HEADER_PATIENCE: Duration = Duration::from_secs(20);
+/// How long after the stop a first header that is on its way is waited for.
+const LAST_HEADERS: Duration = Duration::from_secs(1);
+/// How long to wait when no connection can be taken, such as for want of files.
+const NO_ROOM: Duration = Duration::from_secs(1);
 
 /// Why serving ended badly.
 #[derive(Debug, thiserror::Error)]
@@ -18,9 +40,6 @@ pub enum Error {
         /// How long the stop was allowed to take.
         deadline: Duration,
     },
-    /// The socket failed.
-    #[error("the HTTP server failed")]
-    Io(#[from] std::io::Error),
 }
 
 /// Answers requests until `stop` is cancelled; then takes no more, finishes those in flight, and
@@ -28,23 +47,87 @@ pub enum Error {
 ///
 /// # Errors
 ///
-/// [`Error::DeadlineExceeded`] when requests were still running at the deadline, [`Error::Io`] when
-/// the socket fails.
+/// [`Error::DeadlineExceeded`] when requests were still running at the deadline.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
     stop: CancellationToken,
     deadline: Duration,
 ) -> Result<(), Error> {
-    let stopped = stop.clone().cancelled_owned();
-    let serving = axum::serve(listener, router).with_graceful_shutdown(stopped).into_future();
     let overdue = async {
         stop.cancelled().await;
-        tokio::time::sleep(deadline).await;
+        sleep(deadline).await;
     };
     tokio::select! {
-        ended = serving => Ok(ended?),
+        () = attend_all(listener, &router, &stop) => Ok(()),
         () = overdue => Err(Error::DeadlineExceeded { deadline }),
+    }
+}
+
+/// Attends to everybody who connects; dropped, it hangs up on them.
+async fn attend_all(listener: TcpListener, router: &Router, stop: &CancellationToken) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            stream = accept(&listener) => drop(connections.spawn(attend(stream, router.clone(), stop.clone()))),
+            Some(_) = connections.join_next() => {}
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) if is_gone(error.kind()) => {}
+            Err(error) => {
+                tracing::error!(%error, "no connection can be taken: trying again");
+                sleep(NO_ROOM).await;
+            }
+        }
+    }
+}
+
+/// Whether whoever called has hung up already.
+const fn is_gone(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::ConnectionRefused | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset)
+}
+
+/// Answers the requests of one connection until it ends, or the one that is in flight at the stop.
+async fn attend(stream: TcpStream, router: Router, stop: CancellationToken) {
+    let has_asked = Arc::new(AtomicBool::new(false));
+    let (service, asks) = (TowerToHyperService::new(router), Arc::clone(&has_asked));
+    let service = service_fn(move |request: Request<Incoming>| {
+        asks.store(true, Ordering::Relaxed);
+        service.call(request)
+    });
+    let mut server = http1::Builder::new();
+    let server = server.timer(TokioTimer::new()).header_read_timeout(HEADER_PATIENCE);
+    let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = connection => ended,
+                () = nobody_asks(&has_asked) => Ok(()),
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::trace!(%error, "a connection ended badly");
+    }
+}
+
+/// Ends when a connection that was never asked anything has had its time. One that was ends by itself: with the
+/// answer that is on its way.
+async fn nobody_asks(has_asked: &AtomicBool) {
+    sleep(LAST_HEADERS).await;
+    if has_asked.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -125,6 +208,62 @@ mod tests {
         let mut first = [0; 15];
         stream.read_exact(&mut first).await.unwrap();
         slow.stop.cancel();
+        slow.serving.await.unwrap().unwrap();
+    }
+
+    async fn send(address: SocketAddr, bytes: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        stream
+    }
+
+    /// They held their connections for ever.
+    #[tokio::test(start_paused = true)]
+    async fn whoever_does_not_finish_a_header_is_hung_up_on() {
+        let slow = slow_server(Duration::from_secs(60)).await;
+        for begun in [&b"GET / HTTP/1.1\r\nhost: x\r\n"[..], b"GE", b""] {
+            let since = tokio::time::Instant::now();
+            let mut stream = send(slow.address, begun).await;
+            let mut answer = Vec::new();
+            // The time-out is not an answer; whether the line is cut or closed is not said.
+            drop(stream.read_to_end(&mut answer).await);
+            assert!(
+                answer.is_empty() && since.elapsed() >= HEADER_PATIENCE,
+                "{answer:?} {:?}",
+                since.elapsed()
+            );
+        }
+    }
+
+    /// It took all the time that a stop may take.
+    #[tokio::test]
+    async fn a_header_that_never_ends_does_not_hold_up_the_stop() {
+        let slow = slow_server(Duration::from_secs(600)).await;
+        let _half = send(slow.address, b"GET / HTTP/1.1\r\nhost: x\r\n").await;
+        // Taken in order: the first has been attended to when the second is answered.
+        let mut stream = start_request(slow.address).await;
+        slow.release.add_permits(1);
+        let mut first = [0; 15];
+        stream.read_exact(&mut first).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+        let begun = tokio::time::Instant::now();
+        slow.stop.cancel();
+        slow.serving.await.unwrap().unwrap();
+        assert!(begun.elapsed() < HEADER_PATIENCE, "{:?}", begun.elapsed());
+    }
+
+    /// An answer that comes in pieces is one in flight, however long it takes to begin.
+    #[tokio::test]
+    async fn an_answer_that_takes_longer_than_a_last_header_is_not_cut() {
+        let slow = slow_server(Duration::from_secs(600)).await;
+        let mut stream = start_request(slow.address).await;
+        slow.entered.acquire().await.unwrap().forget();
+        slow.stop.cancel();
+        sleep(LAST_HEADERS * 2).await;
+        slow.release.add_permits(1);
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("done"), "{answer}");
         slow.serving.await.unwrap().unwrap();
     }
 }

@@ -157,7 +157,8 @@ async fn what_cannot_be_asked_for_is_said_with_what_to_do() {
         let answer = stand.post(REDRIVES, json!({"all": true, "canary": canary}).to_string()).await;
         answer.assert_refused(None, "canary", said);
     }
-    for body in [json!({}), json!({"filter": {}}), json!({"ids": []})] {
+    let blank = |q: &str| json!({"filter": {"q": q}});
+    for body in [json!({}), json!({"filter": {}}), json!({"ids": []}), blank(""), blank(" \t")] {
         stand.post(REDRIVES, body.to_string()).await.assert_problem(422, &["all = true"]);
         stand.post("/api/v1/resolutions", body.to_string()).await.assert_problem(422, &["all = true"]);
     }
@@ -286,10 +287,18 @@ async fn operations_are_paused_resumed_and_cancelled() {
     let path = format!("{REDRIVES}/{}", begun["id"]);
     eventually(PATIENCE, "it runs", async || stand.get(&path).await.json["state"] == "running").await;
     assert_eq!(stand.post(&format!("{path}/pause"), "").await.json["state"], "paused");
+    let again = stand.post(&format!("{path}/pause"), "").await;
+    assert_eq!((again.status.as_u16(), &again.json["state"]), (200, &"paused".into()), "it is so already");
     assert_eq!(stand.post(&format!("{path}/resume"), "").await.json["state"], "running");
     let cancelled = stand.post(&format!("{path}/cancel"), "").await.json;
     assert_eq!((&cancelled["state"], &cancelled["reason"]), (&"cancelled".into(), &"by local".into()));
+    let again = stand.post(&format!("{path}/cancel"), "").await;
+    assert_eq!((again.status.as_u16(), &again.json["state"]), (200, &"cancelled".into()), "it is so already");
+    stand.post(&format!("{path}/pause"), "").await.assert_problem(409, &["is cancelled"]);
     stand.post(&format!("{path}/resume"), "").await.assert_problem(409, &["is cancelled"]);
+    let entries = stand.get("/api/v1/audit").await.json["entries"].clone();
+    let paused = entries.as_array().unwrap().iter().filter(|entry| entry["action"] == "pause").count();
+    assert_eq!(paused, 1, "what changed nothing is not written down");
 }
 
 /// A client whose connection broke sent its order again, and it was there twice.
@@ -403,6 +412,9 @@ async fn a_letter_that_is_handed_in_keeps_everything() {
         json!({"class": "transient", "code": "http:503", "kind": "IOException", "message": "gateway away"})
     );
     assert_eq!(letter["origin"], json!({"in": "service", "name": "billing"}));
+    assert_eq!(letter["target"], Value::Null);
+    let page = stand.get("/letters/intake:1").await.text;
+    assert!(page.contains("<dt>target</dt><dd>none: it can only be resolved</dd>"), "{page}");
     assert_eq!((&letter["headers"][1]["value"]["text"], &letter["attempts"]), (&"def".into(), &4.into()));
     assert_eq!(
         (&letter["failed_at"], &letter["first_failed_at"]),

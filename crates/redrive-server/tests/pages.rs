@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use jiff::Timestamp;
-use redrive_core::dead_letter::{DeadLetterQueue as _, Origin, PipelineKind};
+use redrive_core::dead_letter::{DeadLetterQueue as _, Operator, Origin, PipelineKind};
 use redrive_core::failure::{Code, Failure};
 use redrive_engine::console::{Console, Desk, Records};
 use redrive_server::{Access, Doors, Limits, Role, router};
@@ -420,6 +420,23 @@ async fn a_confirmation_freezes_what_it_counted() {
     assert_eq!(board.orders.count(&frozen).await.unwrap(), 3);
     assert_eq!(board.post(&format!("{to}/cancel"), "").await.leads_to(), format!("{to}?did=cancelled"));
     assert_eq!(board.post(&format!("{to}/resume"), "").await.status, StatusCode::CONFLICT);
+}
+
+/// A hash tells nobody what was redriven, least of all when no letter of the group waits any more.
+#[tokio::test]
+async fn a_group_is_named_by_its_type_and_failure_wherever_its_hash_is_shown() {
+    let board = Board::new().await;
+    board.bury(&[letter(1)]).await;
+    let group = board.orders.groups(1).await.unwrap()[0].fingerprint;
+    let page = board.get(&format!("/confirm?action=resolve&q=group%3A{group}")).await;
+    let filter: String = page.field("filter").bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let form = format!("action=resolve&key={}&filter={filter}&note=known", page.field("key"));
+    let to = board.post("/operations", &form).await.leads_to().to_owned();
+    board.orders.resolve(&["1".to_owned()], &Operator::new("me"), "done with").await.unwrap();
+    let words = "OrderCreated: Declined http:422, card 4111 was declined";
+    for path in ["/operations", &to, "/audit"] {
+        board.get(path).await.shows(&[&group.to_string(), words]);
+    }
 }
 
 #[tokio::test]

@@ -4,6 +4,9 @@ use redrive_core::dead_letter::Status;
 
 use crate::row::Times;
 
+/// The condition that every row meets.
+pub(crate) const EVERY_ONE: &str = "1 = 1";
+
 /// Which column of a table says what about a letter. All are of the row `t`; `{scope}` of the store's
 /// names says which rows are letters at all.
 #[derive(Debug)]
@@ -21,11 +24,17 @@ pub(crate) struct Columns {
     pub(crate) first_failed_at: &'static str,
     pub(crate) times: Times,
     pub(crate) redrive_count: &'static str,
+    /// Which letters there is somewhere to redrive to.
+    pub(crate) redrivable: &'static str,
     pub(crate) fingerprint: &'static str,
     pub(crate) resolved_at: &'static str,
     /// JSON texts, or NULL where the table itself is the origin and there are no headers.
     pub(crate) headers: &'static str,
     pub(crate) origin: &'static str,
+    /// Where a letter is redriven to, if that is not where it was.
+    pub(crate) target: &'static str,
+    /// Which letters came at or after `{since}`; nothing where the time of their failure says it.
+    pub(crate) arrived_since: Option<&'static str>,
     pub(crate) origin_id: &'static str,
     /// The table that an event was in before it died.
     pub(crate) origin_table: String,

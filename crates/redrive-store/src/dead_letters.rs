@@ -211,7 +211,8 @@ impl DeadLetters {
         let mut condition = self.all();
         let parameter = condition.parameter(Value::Int(number));
         let text = format!(
-            "SELECT {}, {}, {}, {}, {}, t.history, {}, {}, t.resolved_by, t.resolution_note FROM {{letters}} AS t",
+            "SELECT {}, {}, {}, {}, {}, t.history, {}, {}, t.resolved_by, t.resolution_note, {} \
+             FROM {{letters}} AS t",
             columns.summary(),
             columns.payload,
             columns.headers,
@@ -219,6 +220,7 @@ impl DeadLetters {
             columns.origin_id,
             columns.first_failed_at,
             columns.resolved_at,
+            columns.target,
         );
         let rows = self.query(&text, condition, &format!("AND {} = {parameter}", columns.id)).await?;
         rows.first().map(|row| self.letter(row)).transpose()
@@ -424,6 +426,7 @@ impl DeadLetters {
             payload: row.bytes(SUMMARY)?,
             headers: headers.unwrap_or_default(),
             origin: origin.map_or_else(table, Ok)?,
+            target: row.opt_text(SUMMARY + 9)?,
             first_failed_at,
             resolution: self.resolution(row, summary.status)?,
             history,

@@ -10,7 +10,7 @@ use redrive_core::state::FailedEventState;
 
 use crate::act::{Act, Edit, Payload};
 use crate::batch::cut;
-use crate::columns::Columns;
+use crate::columns::{Columns, EVERY_ONE};
 use crate::database::Database;
 use crate::dead_letters::{Actions, DeadLetters, dead_letter_queue};
 use crate::dialect::{Dialect, check_name};
@@ -295,10 +295,13 @@ fn dead_letters(database: &Database, names: &Names, options: FailedEventsOptions
         first_failed_at: "t.failed_at",
         times: Times::Millis,
         redrive_count: "t.redrive_count",
+        redrivable: EVERY_ONE,
         fingerprint: "t.fingerprint",
         resolved_at: "t.resolved_at",
         headers: "NULL",
         origin: "NULL",
+        target: "NULL",
+        arrived_since: None,
         origin_id: "t.id",
         origin_table: options.table,
         outcome: "CASE WHEN t.status = 'RESOLVED' THEN 'delivered' \

@@ -50,8 +50,12 @@ impl Where {
         if let Some(until) = filter.until {
             self.and_value(columns.failed_at, "<", columns.times.value(until));
         }
+        if let Some(since) = filter.arrived_since {
+            self.arrived_since(columns, since);
+        }
         if let Some(below) = filter.redriven_below {
             self.and_value(columns.redrive_count, "<", Value::Int(below.into()));
+            self.and(columns.redrivable);
         }
         self
     }
@@ -96,6 +100,17 @@ impl Where {
     fn and_value(&mut self, column: &str, operator: &str, value: Value) {
         let parameter = self.parameter(value);
         self.and(&format!("{column} {operator} {parameter}"));
+    }
+
+    fn arrived_since(&mut self, columns: &Columns, since: Timestamp) {
+        let since = columns.times.value(since);
+        match columns.arrived_since {
+            None => self.and_value(columns.failed_at, ">=", since),
+            Some(condition) => {
+                let parameter = self.parameter(since);
+                self.and(&condition.replace("{since}", &parameter));
+            }
+        }
     }
 
     /// `sqlstate:23505` is itself; `23505` is that code in any scheme, so that an index still helps.

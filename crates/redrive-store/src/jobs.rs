@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::act::{Act, Edit, Payload};
 use crate::batch::whole_micros;
 use crate::caller::Caller;
-use crate::columns::Columns;
+use crate::columns::{Columns, EVERY_ONE};
 use crate::database::Database;
 use crate::dead_letters::{Actions, DeadLetters, dead_letter_queue};
 use crate::dialect::{Dialect, check_name};
@@ -374,10 +374,13 @@ fn dead_letters(database: &Database, names: &Names, options: JobsOptions) -> Dea
         first_failed_at: "t.completed_at",
         times: Times::Native,
         redrive_count: "t.redrive_count",
+        redrivable: EVERY_ONE,
         fingerprint: "t.fingerprint",
         resolved_at: "t.resolved_at",
         headers: "NULL",
         origin: "NULL",
+        target: "NULL",
+        arrived_since: None,
         origin_id: "t.job_id",
         origin_table: options.table,
         outcome: "CASE WHEN t.status = 'completed' THEN 'delivered' \

@@ -116,7 +116,7 @@ impl Letters {
             .with_sql("known", SCOPE);
         Self {
             insert: Insert::new(&names, dialect, "id", &COLUMNS, OnConflict::Skip),
-            queue: Queue::new(database.clone(), &names, &shape(dialect)),
+            queue: Queue::new(database.clone(), &names, &shape(dialect, kind)),
             dead_letters: dead_letters(&database, &names, pipeline, kind),
             index: Index::new(&database, &names, pipeline),
             names,
@@ -297,13 +297,28 @@ dead_letter_queue!(Letters);
 const SCOPE: &str = "t.pipeline = {pipeline}";
 const WAITING: &str = "t.pipeline = {pipeline} AND t.state IN ('open', 'failed')";
 
+/// Whoever hands a letter in says when it failed, and a topic may be read long after that. Numbers are in the order of
+/// arrival: only the latest are looked at, so that this costs the same however many letters there are.
+const ARRIVED: &str = "t.id IN (SELECT n.id FROM (SELECT l.id, l.created_at FROM {table} AS l \
+     ORDER BY l.id DESC LIMIT 10000) AS n WHERE n.created_at >= {since})";
+
+/// A letter that was handed in goes to the target that it names, any other to where it was.
+const HAS_WAY_BACK: &str = "t.kind <> 'intake' OR t.target IS NOT NULL";
 const SENDABLE: &str = "t.pipeline = {pipeline} AND t.state IN ('open', 'failed') \
      AND (t.kind <> 'intake' OR t.target IS NOT NULL)";
 /// Why a letter that names no target is not redriven.
 const NO_TARGET: &str = "CASE WHEN t.kind = 'intake' AND t.target IS NULL \
      THEN 'it was handed in without a target, so there is nowhere to redrive it to: deal with it and resolve it' END";
 
-fn shape(dialect: Dialect) -> Shape {
+fn shape(dialect: Dialect, kind: PipelineKind) -> Shape {
+    // A topic takes a record and says no more. A target handles what was handed in, or fails.
+    let (retry, dead) = match kind {
+        PipelineKind::Intake => (
+            include_str!("../sql/letters/handed_in/retry.sql"),
+            include_str!("../sql/letters/handed_in/dead.sql"),
+        ),
+        _ => (include_str!("../sql/letters/retry.sql"), include_str!("../sql/letters/dead.sql")),
+    };
     Shape {
         id: "id",
         live: match dialect {
@@ -322,9 +337,9 @@ fn shape(dialect: Dialect) -> Shape {
                {interrupted}, history, 0",
         created: Times::Native,
         done: Done::Set(include_str!("../sql/letters/done.sql")),
-        retry: include_str!("../sql/letters/retry.sql"),
+        retry,
         release: include_str!("../sql/letters/release.sql"),
-        dead: Dead::Set(include_str!("../sql/letters/dead.sql")),
+        dead: Dead::Set(dead),
     }
 }
 
@@ -344,10 +359,13 @@ fn dead_letters(database: &Database, names: &Names, pipeline: &str, kind: Pipeli
         first_failed_at: "t.first_failed_at",
         times: Times::Native,
         redrive_count: "t.redrive_count",
+        redrivable: HAS_WAY_BACK,
         fingerprint: "t.fingerprint",
         resolved_at: "t.resolved_at",
         headers: "t.headers",
         origin: "t.origin",
+        target: "t.target",
+        arrived_since: Some(ARRIVED),
         origin_id: "t.id",
         origin_table: "redrive_letter".to_owned(),
         // A topic takes a record, and says no more, unless it comes back as another letter; a handler has

@@ -9,7 +9,7 @@ use redrive_core::state::OutboxState;
 
 use crate::act::{Act, Edit, Payload};
 use crate::caller::Caller;
-use crate::columns::Columns;
+use crate::columns::{Columns, EVERY_ONE};
 use crate::database::Database;
 use crate::dead_letters::{Actions, DeadLetters, PURGE, dead_letter_queue};
 use crate::dialect::{Dialect, check_name};
@@ -394,10 +394,13 @@ fn dead_letters(database: &Database, names: &Names, options: OutboxOptions) -> D
         first_failed_at: "t.failed_at",
         times: Times::Native,
         redrive_count: "(t.redrive_count + CASE WHEN t.redriven = TRUE THEN 1 ELSE 0 END)",
+        redrivable: EVERY_ONE,
         fingerprint: "t.fingerprint",
         resolved_at: "t.resolved_at",
         headers: "NULL",
         origin: "NULL",
+        target: "NULL",
+        arrived_since: None,
         origin_id: "t.original_event_id",
         origin_table: options.table,
         outcome: "NULL",

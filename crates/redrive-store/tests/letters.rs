@@ -10,6 +10,7 @@ use common::{LONG, dead, done, failed_events, jobs, letters, order, outbox, sett
 use jiff::Timestamp;
 use redrive_core::dead_letter::{DeadLetterQueue, Filter, Origin, Outcome, Page, PipelineKind, Status};
 use redrive_core::failure::{Code, Failure};
+use redrive_core::fingerprint::Fingerprint;
 use redrive_store::conformance::{self, FailedEventsSubject, JobsSubject, LettersSubject, OutboxSubject};
 use redrive_store::{Error, JobsOptions, Letters, NewLetter, OutboxOptions};
 use redrive_testkit as testkit;
@@ -127,7 +128,7 @@ async fn letters_of_two_pipelines_in_one_table_do_not_meet() {
 }
 
 #[tokio::test]
-async fn a_redriven_letter_is_sent_and_then_closed_or_fails_with_its_first_failure_kept() {
+async fn a_redriven_letter_is_sent_and_then_closed_or_fails_with_its_latest_failure_shown() {
     for database in testkit::backends(file!()).await {
         let store = letters(&database, "intake").await;
         store.add(&[letter("a"), letter("b")]).await.unwrap();
@@ -143,9 +144,59 @@ async fn a_redriven_letter_is_sent_and_then_closed_or_fails_with_its_first_failu
         assert_eq!((stats.count(Status::Redriven), stats.count(Status::Failed)), (1, 1));
         let failed = Filter { status: Some(Status::Failed), ..Filter::default() };
         let id = store.list(&failed, Page::first(1)).await.unwrap().letters.remove(0).id.local;
+        let letter_again = store.get(&id).await.unwrap().unwrap();
+        let summary = &letter_again.summary;
+        assert_eq!((&summary.failure, summary.attempts, summary.redrive_count), (&timeout(), 8, 1));
+        assert!(summary.failed_at > letter("b").failed_at, "it failed just now");
+        let kinds: Vec<&str> =
+            letter_again.history.attempts().iter().map(|attempt| attempt.failure.kind.as_str()).collect();
+        assert_eq!(kinds, ["Refused", "Timeout"], "what it failed of before is not forgotten");
+        let group = summary.fingerprint;
+        assert_ne!(group, Fingerprint::of("intake", "OrderCreated", &letter("b").failure));
+        assert_eq!(store.groups(10).await.unwrap()[0].fingerprint, group, "it is found among its like");
+        let found = Filter { group: Some(group), ..Filter::default() };
+        assert_eq!(store.count(&found).await.unwrap(), 1);
+    }
+}
+
+/// What kept a record from its topic says nothing about the record.
+#[tokio::test]
+async fn a_record_that_could_not_be_published_keeps_the_failure_that_made_it_a_letter() {
+    for database in testkit::backends(file!()).await {
+        let store = Letters::new(common::open(&database).await, "logs", PipelineKind::Kafka);
+        store.migrate().await.unwrap();
+        store.add(&[letter("dlq:orders/3/1#0")]).await.unwrap();
+        let id = store.list(&Filter::default(), Page::first(1)).await.unwrap().letters.remove(0).id.local;
+        store.redrive(std::slice::from_ref(&id), &order()).await.unwrap();
+        let taken = take(&store, 10, LONG).await;
+        settle(&store, dead(taken, &timeout())).await;
         let kept = store.get(&id).await.unwrap().unwrap();
-        assert_eq!(kept.summary.failure, letter("b").failure);
+        assert_eq!(kept.summary.failure, letter("a").failure);
         assert_eq!(kept.history.attempts().last().unwrap().failure.kind, "Timeout");
+    }
+}
+
+#[tokio::test]
+async fn what_came_lately_is_found_whenever_it_failed() {
+    for database in testkit::backends(file!()).await {
+        let store = letters(&database, "intake").await;
+        store.add(&[letter("a")]).await.unwrap();
+        let since = |at: Timestamp| Filter { arrived_since: Some(at), ..Filter::default() };
+        let found = async |filter| store.list(&filter, Page::first(10)).await.unwrap().letters.len();
+        let now = Timestamp::now();
+        assert_eq!((found(since(now - LONG)).await, found(since(now + LONG)).await), (1, 0));
+    }
+}
+
+/// A rule found them again and again, and they kept it from those that it could send.
+#[tokio::test]
+async fn a_policy_does_not_find_what_has_nowhere_to_go() {
+    for database in testkit::backends(file!()).await {
+        let store = letters(&database, "intake").await;
+        let without = NewLetter { target: None, ..letter("without") };
+        store.add(&[letter("with"), without]).await.unwrap();
+        let found = Filter { redriven_below: Some(3), ..Filter::default() };
+        assert_eq!(store.list(&found, Page::first(10)).await.unwrap().letters.len(), 1);
     }
 }
 

@@ -135,8 +135,8 @@ pub(crate) enum Command {
         /// 1, 5, 20 letters first, each followed to its outcome; stop if they fail again.
         #[arg(long, conflicts_with = "id")]
         canary: bool,
-        /// Send what is in this file instead of the payload; - is standard input.
-        #[arg(long, value_name = "FILE", requires = "id")]
+        /// Send what is in this file instead of the payload of that one letter; - is standard input.
+        #[arg(long, value_name = "FILE")]
         edit: Option<PathBuf>,
     },
 

@@ -55,7 +55,9 @@ impl Selection {
             ("since", &self.since),
             ("until", &self.until),
         ];
-        parts.into_iter().filter_map(|(name, part)| Some((name, part.clone()?))).collect()
+        let set = parts.into_iter().filter_map(|(name, part)| Some((name, part.clone()?)));
+        // Every message has a blank text in it, such as that of a variable that was never set: it chooses nothing.
+        set.filter(|(name, part)| *name != "q" || !part.trim().is_empty()).collect()
     }
 
     /// As a filter of an operation.
@@ -89,6 +91,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_blank_text_chooses_nothing() {
+        let with = |text: &str| Selection { text: Some(text.to_owned()), ..Selection::default() };
+        assert!(with("").is_empty() && with(" ").is_empty());
+        assert_eq!(with("refused").filter(), json!({"q": "refused"}));
+    }
 
     /// What died while a person was asked went along.
     #[test]

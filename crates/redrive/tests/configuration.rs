@@ -453,6 +453,7 @@ fn rules_for_automatic_redrives_are_read() {
     assert_eq!((first.factor.to_string(), first.max_redrives), ("2".to_owned(), 3));
     assert_eq!(second.letters, Letters::Code("http:503".parse().unwrap()));
     assert_eq!((second.after, second.max_redrives), (Duration::from_secs(60), 9));
+    assert_eq!(load(&format!("[intake]\n{rules}")).intake.auto_redrive, config.outboxes[0].auto_redrive);
 }
 
 #[test]

@@ -133,6 +133,19 @@ fn exit_codes_mean_something() {
         );
         assert_failed(&way.run(folder, &["retry", "orders:1", "--type", "Broken"]), 2, &["one of the two"]);
         assert_failed(&way.run(folder, &["retry", "orders:1", "--all"]), 2, &["cannot be used"]);
+        // Every message has an empty text in it: all letters went.
+        for command in ["retry", "resolve"] {
+            assert_failed(
+                &way.run(folder, &[command, "-q", "", "--yes"]),
+                2,
+                &["say which letters", "--all"],
+            );
+        }
+        // They went as they were.
+        for many in [&["--type", "Broken"][..], &["--all"], &["--type", "Broken", "--canary"]] {
+            let args = [&["retry", "--edit", "redrive.toml", "--yes"], many].concat();
+            assert_failed(&way.run(folder, &args), 2, &["--edit", "the id of that letter"]);
+        }
         assert_failed(
             &way.run(folder, &["enqueue", "jobs", "nope", "--key", "1", "--payload", "x"]),
             3,
@@ -263,6 +276,27 @@ fn tail_tells_each_letter_once_as_it_dies() {
         let second = next();
         assert_ne!(first["id"], second["id"]);
         assert_eq!(second["key"], "new");
+    }
+}
+
+/// It was followed by the time of the failure, and whoever hands a letter in may give any.
+#[test]
+fn tail_tells_letters_that_failed_before_it_began() {
+    let (folder, server) = with_letters(2);
+    for (at, way) in [Way::Stores, Way::Server(&server)].into_iter().enumerate() {
+        let mut command = way.command(folder.path(), &["tail", "-n", "1", "--json"]);
+        let mut child = Following(command.stdout(Stdio::piped()).spawn().unwrap());
+        let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+        let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+        assert_eq!(next()["pipeline"], "orders");
+        let handed_in = json!({"event_type": "Paid", "key": at.to_string(), "payload": 1,
+            "error": {"message": "long ago"}, "failed_at": "2020-01-01T00:00:00Z"});
+        assert_eq!(server.post("/api/v1/dead-letters", &handed_in).0, 201);
+        let told = next();
+        assert_eq!(
+            (&told["key"], &told["failed_at"]),
+            (&json!(at.to_string()), &json!("2020-01-01T00:00:00Z"))
+        );
     }
 }
 

@@ -30,7 +30,9 @@ fn every_metric_that_a_rule_or_a_panel_uses_is_one_of_ours() {
 
 #[test]
 fn a_running_server_shows_the_metrics_that_are_used() {
-    let folder = folder_with("[outbox.orders]\n[jobs.mails]\n[persist.urls]\n[ingest.clicks]\n");
+    let folder = folder_with(
+        "[outbox.orders]\nhandlers.Posted = { command = [\"true\"] }\nauto-redrive = [{ class = \"transient\" }]\n[jobs.mails]\n[persist.urls]\n[ingest.clicks]\n",
+    );
     let server = Server::ready(folder.path());
     // Nobody handles it: a dead letter, and so an alert.
     let event = json!({"event_type": "Nobody", "aggregate_id": "1", "payload": 1});

@@ -287,6 +287,21 @@ fn processed_events_are_deleted_when_they_are_old() {
 }
 
 #[test]
+fn closed_letters_are_deleted_when_they_are_old_and_open_ones_stay() {
+    let receiver = Receiver::start(|_| (409, Duration::ZERO));
+    let config = outbox_to(&receiver).replacen('\n', "\nkeep-resolved = \"1s\"\n", 1);
+    let folder = folder_with(&config);
+    let server = Server::ready(folder.path());
+    server.post(EVENTS, &json!([event("Posted", "a"), event("Posted", "b")]));
+    let letters = || column(folder.path(), "SELECT id FROM outbox_event_dlq ORDER BY id");
+    server.wait_metric(r#"redrive_events_total{pipeline="orders",type="Posted",outcome="dead"} 2"#);
+    let first = letters().remove(0);
+    server.post(&format!("/api/v1/dead-letters/orders:{first}/resolve"), &json!({"note": "by phone"}));
+    server.wait_metric(r#"redrive_purged_total{pipeline="orders"} 1"#);
+    assert_eq!(letters().len(), 1, "the other one waits for somebody");
+}
+
+#[test]
 fn letters_are_redriven_by_their_rule() {
     // The first answer of each event is a refusal, the second one is not.
     let receiver = Receiver::start(|_| {
@@ -304,6 +319,70 @@ fn letters_are_redriven_by_their_rule() {
     let keys: HashSet<_> = receiver.seen().into_iter().map(|seen| seen.key).collect();
     assert_eq!(keys, HashSet::from(["orders:1".to_owned()]), "a redriven event keeps its key");
     assert!(server.metrics().contains(r#"redrive_auto_redriven_total{pipeline="orders"} 1"#));
+}
+
+/// It was a green "working" everywhere.
+#[test]
+fn a_handler_that_is_down_is_told_on_every_screen_until_it_is_back() {
+    static IS_BACK: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    let receiver = Receiver::start(|_| {
+        (if IS_BACK.load(std::sync::atomic::Ordering::Relaxed) { 200 } else { 503 }, Duration::ZERO)
+    });
+    let folder = folder_with(&outbox_to(&receiver));
+    let server = Server::ready(folder.path());
+    server.wait_metric(r#"redrive_handler_down{pipeline="orders",handler="Posted"} 0"#);
+    server.post(EVENTS, &event("Posted", "x"));
+    server.wait_metric(r#"redrive_handler_down{pipeline="orders",handler="Posted"} 1"#);
+    let trouble = || server.get("/api/v1/pipelines/orders").1["trouble"].clone();
+    let told = trouble();
+    let told = told.as_str().unwrap();
+    assert!(told.starts_with("handler Posted is down since 2") && told.contains("503"), "{told}");
+    let status = redrive(folder.path())
+        .args(["status", "--server", &format!("http://{}", server.address)])
+        .output()
+        .unwrap();
+    let status = support::text(&status.stdout);
+    assert!(status.contains("handler Posted is down since 2"), "{status}");
+    assert_eq!(server.get("/api/v1/ready").0, 200, "redrive itself can work");
+    IS_BACK.store(true, std::sync::atomic::Ordering::Relaxed);
+    server.wait_metric(r#"redrive_handler_down{pipeline="orders",handler="Posted"} 0"#);
+    assert_eq!(trouble(), Value::Null);
+}
+
+/// Rules were for outboxes and jobs only, and a letter that was handed in had one redrive at most: then it was `failed`.
+#[test]
+fn letters_that_were_handed_in_are_redriven_by_their_rule_as_often_as_it_says() {
+    // It takes the second delivery only.
+    let receiver = Receiver::start(|_| {
+        static CALLS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let call = CALLS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        (if call < 1 { 409 } else { 200 }, Duration::ZERO)
+    });
+    let config = format!(
+        "[intake]\nmax-attempts = 1\ntargets.bank = {{ http = \"http://{}/\" }}\n\
+         auto-redrive = [{{ code = \"http:409\", after = \"10ms\", factor = 1.0, max-redrives = 3 }}]\n",
+        receiver.address
+    );
+    let folder = folder_with(&config);
+    let server = Server::ready(folder.path());
+    let letter = |source: &str| {
+        json!({"event_type": "Paid", "key": "1", "payload": {"n": 1}, "source": source,
+            "error": {"message": "no", "code": "http:409"}})
+    };
+    let mut with_target = letter("with");
+    with_target["target"] = "bank".into();
+    for handed_in in [&with_target, &letter("without")] {
+        assert_eq!(server.post("/api/v1/dead-letters", handed_in).0, 201);
+    }
+    let status = |id: &str| server.get(&format!("/api/v1/dead-letters/{id}")).1["status"].clone();
+    eventually("the first redrive fails", || (receiver.seen().len() == 1).then_some(()));
+    eventually("the second redrive gets through", || (status("intake:1") == "redriven").then_some(()));
+    assert_eq!(receiver.seen().len(), 2);
+    assert_eq!(server.get("/api/v1/dead-letters/intake:1").1["target"], "bank");
+    let shown = redrive(folder.path()).args(["show", "intake:1"]).output().unwrap();
+    assert!(support::text(&shown.stdout).contains("target    bank"), "{}", support::text(&shown.stdout));
+    assert_eq!(status("intake:2"), "open", "there is nowhere to send it to");
+    assert!(server.metrics().contains(r#"redrive_auto_redriven_total{pipeline="intake"} 2"#));
 }
 
 #[test]

@@ -33,16 +33,21 @@ pub struct Filter {
     pub since: Option<Timestamp>,
     /// Failed before this.
     pub until: Option<Timestamp>,
-    /// Redriven fewer times than this.
+    /// Came here at or after this, whenever they failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrived_since: Option<Timestamp>,
+    /// Redriven fewer times than this, and such that they can be redriven: for policies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redriven_below: Option<u32>,
 }
 
 impl Filter {
-    /// Whether it means every letter; bulk actions refuse that unless `all` is said.
+    /// Whether it means every letter; bulk actions refuse that unless `all` is said. Every message has a blank text
+    /// in it, so looking for one is looking for nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+        let text = self.text.clone().filter(|text| !text.trim().is_empty());
+        Self { text, ..self.clone() } == Self::default()
     }
 }
 
@@ -54,5 +59,13 @@ mod tests {
     fn only_a_filter_without_any_part_is_empty() {
         assert!(Filter::default().is_empty());
         assert!(!Filter { status: Some(Status::Open), ..Filter::default() }.is_empty());
+    }
+
+    /// `retry -q ""` sent every letter that waits.
+    #[test]
+    fn a_text_without_a_letter_in_it_chooses_nothing() {
+        let with = |text: &str| Filter { text: Some(text.to_owned()), ..Filter::default() };
+        assert!(with("").is_empty() && with(" \t").is_empty());
+        assert!(!with("a").is_empty());
     }
 }

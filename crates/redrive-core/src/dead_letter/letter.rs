@@ -233,6 +233,8 @@ pub struct Letter {
     pub headers: Vec<(String, Vec<u8>)>,
     /// Where it was.
     pub origin: Origin,
+    /// Where it is redriven to, if that is not where it was: a target from the configuration, by name.
+    pub target: Option<String>,
     /// The attempts at it.
     pub history: History,
     /// When it first failed.

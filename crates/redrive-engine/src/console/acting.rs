@@ -202,7 +202,8 @@ impl Console {
     /// Pauses, resumes or cancels an operation.
     ///
     /// # Errors
-    /// [`ConsoleError::NoOperation`]; [`ConsoleError::WrongState`] when it cannot go there from where it is.
+    /// [`ConsoleError::NoOperation`]; [`ConsoleError::WrongState`] when it cannot go there from where it is, and is
+    /// not there already.
     pub async fn turn(
         &self,
         id: i64,
@@ -220,7 +221,14 @@ impl Console {
             _ => format!("by {}", operator.name()),
         };
         if !self.records.operations.become_state(id, next, &reason).await? {
-            return Err(ConsoleError::WrongState { id, verb, state: operation.state });
+            // Whoever asks twice, or a moment after somebody else, has what they want.
+            let now = self.operation(id).await?;
+            let is_so = now.state == next && next != OperationState::Running;
+            return if is_so {
+                Ok(now)
+            } else {
+                Err(ConsoleError::WrongState { id, verb, state: operation.state })
+            };
         }
         self.write_down(operator, verb, &format!("operation {id}"), operation.total, "").await;
         self.wake.notify_one();

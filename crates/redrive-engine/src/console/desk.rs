@@ -8,6 +8,7 @@ use redrive_store::NewLetter;
 
 use crate::alerts::{AlertService, DeadLetterAlert, Inert};
 use crate::pipeline::Pipeline;
+use crate::routes::{Route, Routes};
 use crate::watch::Nudge;
 use crate::{Bell, Health, Switch};
 
@@ -29,6 +30,8 @@ pub struct Workers {
     pub switch: Switch,
     /// Whether their store answers.
     pub health: Health,
+    /// Who handles its events, in the order of their names; nobody when others do.
+    pub handlers: Vec<Route>,
     /// Who hears of dead letters.
     pub alerts: Arc<dyn AlertService>,
     /// Where the watch is told that something died.
@@ -39,13 +42,22 @@ impl Workers {
     /// The workers of this pipeline.
     #[must_use]
     pub fn of(pipeline: &Pipeline) -> Self {
+        let mut handlers: Vec<Route> = pipeline.routes.iter().flat_map(Routes::iter).cloned().collect();
+        handlers.sort_by(|one, other| one.name().cmp(other.name()));
         Self {
+            handlers,
             bell: pipeline.bell.clone(),
             switch: pipeline.switch.clone(),
             health: pipeline.health.clone(),
             alerts: Arc::clone(&pipeline.alerts),
             watch: pipeline.watch.clone(),
         }
+    }
+
+    /// What keeps them from working: their store, or the handlers that are down.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let down = || self.handlers.iter().filter_map(Route::trouble).collect::<Vec<_>>().join("; ");
+        self.health.get().err().or_else(|| Some(down()).filter(|down| !down.is_empty()))
     }
 
     /// Tells people of a letter that was handed in.

@@ -17,7 +17,7 @@ mod runner;
 mod sending;
 mod watch;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use redrive_core::dead_letter::{
@@ -92,6 +92,9 @@ impl Preview {
     }
 }
 
+/// How many groups are remembered by a letter: their letters fail alike, so that any will do for ever.
+const MOST_SAMPLES: usize = 1_000;
+
 /// The console of one process.
 pub struct Console {
     desks: BTreeMap<String, Desk>,
@@ -103,6 +106,8 @@ pub struct Console {
     troubles: Mutex<BTreeMap<String, String>>,
     /// Which pipelines are paused, as far as is known here.
     pausing: pausing::Pausing,
+    /// A letter of each group that somebody asked for.
+    samples: Mutex<HashMap<Fingerprint, Summary>>,
     /// Rung when there is an operation to work on.
     wake: Notify,
 }
@@ -114,9 +119,9 @@ impl Console {
         let desks: BTreeMap<String, Desk> =
             desks.into_iter().map(|desk| (desk.queue.pipeline().to_owned(), desk)).collect();
         let censuses = desks.keys().map(|name| (name.clone(), Arc::default())).collect();
-        let (targets, troubles) = (BTreeSet::new(), Mutex::default());
+        let (targets, troubles, samples) = (BTreeSet::new(), Mutex::default(), Mutex::default());
         let pausing = pausing::Pausing::default();
-        Self { desks, censuses, records, targets, troubles, pausing, wake: Notify::new() }
+        Self { desks, censuses, records, targets, troubles, pausing, samples, wake: Notify::new() }
     }
 
     /// The same console; letters that are handed in may name these targets.
@@ -226,6 +231,22 @@ impl Console {
         away.map_or(Ok(None), |error| Err(error.into()))
     }
 
+    /// A letter of a group, whatever has become of it; nothing when none is left, or its store does not answer.
+    pub async fn sample(&self, group: Fingerprint) -> Option<Summary> {
+        let samples = || self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = samples().get(&group) {
+            return Some(known.clone());
+        }
+        let filter = Filter { group: Some(group), ..Filter::default() };
+        let found = self.list(&filter, 1, None).await.ok()?.letters.into_iter().next()?;
+        let mut samples = samples();
+        if samples.len() >= MOST_SAMPLES {
+            samples.clear();
+        }
+        samples.insert(group, found.clone());
+        Some(found)
+    }
+
     /// The letters that a filter means, newest first.
     ///
     /// # Errors
@@ -312,17 +333,14 @@ impl Console {
 
     async fn look(&self, desk: &Desk) -> Overview {
         let count = self.count(desk).await;
-        let trouble = match (&count, &desk.workers) {
-            (Err(error), _) => Some(error.source.to_string()),
-            (Ok(_), Some(workers)) => workers.health.get().err(),
-            (Ok(_), None) => None,
-        };
+        let away = count.as_ref().err().map(|error| error.source.to_string());
+        let of_workers = || desk.workers.as_ref().and_then(desk::Workers::trouble);
         let noted = || self.troubles().get(desk.queue.pipeline()).cloned();
         Overview {
             name: desk.queue.pipeline().to_owned(),
             kind: desk.queue.kind(),
             paused: desk.workers.as_ref().map(|workers| workers.switch.is_paused()),
-            trouble: trouble.or_else(noted),
+            trouble: away.or_else(of_workers).or_else(noted),
             stats: count.ok().map(|count| count.stats.clone()),
         }
     }

@@ -139,6 +139,7 @@ impl DeadLetterQueue for SpooledFiles {
             payload,
             headers,
             origin: Origin::File { file: id.to_owned(), line: 1 },
+            target: None,
             history: History::default().with(self.failure(), waiting.since),
             first_failed_at: waiting.since,
             resolution: None,

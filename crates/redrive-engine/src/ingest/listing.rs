@@ -65,5 +65,6 @@ pub(super) fn is_meant(letter: &Summary, filter: &Filter) -> bool {
         && filter.text.as_ref().is_none_or(text)
         && filter.since.is_none_or(|since| letter.failed_at >= since)
         && filter.until.is_none_or(|until| letter.failed_at < until)
+        && filter.arrived_since.is_none_or(|since| letter.failed_at >= since)
         && filter.redriven_below.is_none_or(|below| letter.redrive_count < below)
 }

@@ -17,6 +17,7 @@ use super::frame::{Frame, Section, Visitor, page};
 use super::letters::address;
 use super::moment::Moment;
 use super::text;
+use super::wording::Wording;
 use crate::number;
 
 /// How many entries one page has.
@@ -41,6 +42,8 @@ struct Row {
     operator: String,
     action: String,
     subject: String,
+    /// What the group is about that the subject names.
+    about: Option<String>,
     to: Option<String>,
     count: Option<String>,
     note: String,
@@ -52,6 +55,7 @@ pub(super) async fn show(
     Query(asked): Query<Asked>,
 ) -> Result<Response, Failed> {
     let entries = console.audit(asked.before, PAGE).await?;
+    let wording = Wording::of(&console, entries.iter().map(|entry| entry.subject.as_str())).await;
     let names: Vec<&str> = console.names().collect();
     let now = Timestamp::now();
     let is_full = entries.len() >= PAGE as usize;
@@ -59,16 +63,17 @@ pub(super) async fn show(
         frame: Frame::new(Section::Audit, "Audit", visitor),
         is_first: asked.before.is_none(),
         next: entries.last().filter(|_| is_full).map(|last| last.id),
-        rows: entries.iter().map(|entry| row(entry, &names, now)).collect(),
+        rows: entries.iter().map(|entry| row(entry, &wording, &names, now)).collect(),
     };
     Ok(page(StatusCode::OK, &shown))
 }
 
-fn row(entry: &Entry, pipelines: &[&str], now: Timestamp) -> Row {
+fn row(entry: &Entry, wording: &Wording, pipelines: &[&str], now: Timestamp) -> Row {
     Row {
         at: Moment::new(entry.at, now),
         operator: text::line(&entry.operator, 100),
         action: text::line(&entry.action, 40),
+        about: wording.about(&entry.subject),
         subject: text::line(&entry.subject, 300),
         to: subject_address(&entry.subject, pipelines),
         count: (entry.count > 0).then(|| number::grouped(entry.count)),

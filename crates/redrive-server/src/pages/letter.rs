@@ -101,7 +101,7 @@ pub(super) async fn show(
         message: text::visible(&letter.summary.failure.message),
         group: group_address(&letter),
         first_failed: Moment::new(letter.first_failed_at, now),
-        origin: origin(&letter.origin),
+        origin: origin(&letter.origin).into_iter().chain(target(&letter)).collect(),
         headers: letter.headers.iter().take(MOST_HEADERS).map(header).collect(),
         headers_left_out: letter.headers.len().saturating_sub(MOST_HEADERS),
         attempts: attempts(letter.history.attempts(), now),
@@ -191,6 +191,17 @@ fn origin(origin: &Origin) -> Vec<(&'static str, String)> {
         ],
         Origin::File { file, line } => vec![("file", text::line(file, 500)), ("line", line.to_string())],
         Origin::Service { name } => vec![("service", text::line(name, 200))],
+    }
+}
+
+/// Where a letter that was handed in is redriven to.
+fn target(letter: &Letter) -> Option<(&'static str, String)> {
+    match &letter.target {
+        Some(target) => Some(("target", text::line(target, 255))),
+        None if letter.summary.kind == PipelineKind::Intake => {
+            Some(("target", "none: it can only be resolved".to_owned()))
+        }
+        None => None,
     }
 }
 

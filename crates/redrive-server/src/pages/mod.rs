@@ -32,6 +32,7 @@ mod query;
 mod stream;
 mod text;
 mod tree;
+mod wording;
 
 use axum::Router;
 use axum::routing::{get, post};

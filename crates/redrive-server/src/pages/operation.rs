@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::failed::Failed;
 use super::form::wrong;
 use super::frame::{Frame, Section, Visitor, page};
-use super::operations::{Row, row};
+use super::operations::{Row, row, wording};
 use super::{query, text};
 use crate::number;
 
@@ -52,11 +52,12 @@ pub(super) async fn show(
         Some(None) => "all at once".to_owned(),
         None => "–".to_owned(),
     };
+    let wording = wording(&console, std::slice::from_ref(&operation)).await;
     let rate = request.as_ref().map(|request| request.rate);
     let title = format!("Operation {}", operation.id);
     let shown = OperationPage {
         frame: Frame::new(Section::Operations, &title, visitor).after(asked.did.as_deref()),
-        row: row(&operation, Timestamp::now()),
+        row: row(&operation, &wording, Timestamp::now()),
         rate: rate.flatten().map_or_else(
             || "no limit".to_owned(),
             |rate| format!("{} per second", number::grouped(rate.into())),

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use super::failed::Failed;
 use super::frame::{Frame, Section, Visitor, page};
 use super::moment::{Moment, span};
+use super::wording::Wording;
 use super::{query, text};
 use crate::number;
 
@@ -44,6 +45,8 @@ pub(super) struct Row {
     pub(super) operator: String,
     pub(super) note: String,
     pub(super) meant: String,
+    /// What the group is about that it is for.
+    pub(super) about: Option<String>,
     /// Letters that failed after this stay out.
     pub(super) as_of: Option<String>,
     pub(super) total: u64,
@@ -64,30 +67,29 @@ pub(super) async fn show(
     Query(asked): Query<Asked>,
 ) -> Result<Response, Failed> {
     let operations = console.operations(asked.before, PAGE).await?;
+    let wording = wording(&console, &operations).await;
     let now = Timestamp::now();
     let is_full = operations.len() >= PAGE as usize;
     let shown = OperationsPage {
         frame: Frame::new(Section::Operations, "Operations", visitor),
         is_first: asked.before.is_none(),
         next: operations.last().filter(|_| is_full).map(|last| last.id),
-        rows: operations.iter().map(|operation| row(operation, now)).collect(),
+        rows: operations.iter().map(|operation| row(operation, &wording, now)).collect(),
     };
     Ok(page(StatusCode::OK, &shown))
 }
 
-pub(super) fn row(operation: &Operation, now: Timestamp) -> Row {
+/// What the groups are about that these operations are for.
+pub(super) async fn wording(console: &Console, operations: &[Operation]) -> Wording {
+    let requests = operations.iter().filter_map(|operation| Request::of(&operation.request).ok());
+    let meant: Vec<String> = requests.map(|request| meant(&request)).collect();
+    Wording::of(console, meant.iter().map(String::as_str)).await
+}
+
+pub(super) fn row(operation: &Operation, wording: &Wording, now: Timestamp) -> Row {
     let state = operation.state;
     let request = Request::of(&operation.request);
-    let meant = match &request {
-        Ok(request) if !request.ids.is_empty() => {
-            format!("{} by id", number::counted(request.ids.len() as u64, "letter"))
-        }
-        Ok(request) => {
-            let frozen = Filter { until: None, ..request.filter.clone() };
-            if frozen.is_empty() { "every letter that waits".to_owned() } else { query::of(&frozen) }
-        }
-        Err(_) => String::new(),
-    };
+    let meant = request.as_ref().map(meant).unwrap_or_default();
     let as_of = request.ok().and_then(|request| request.filter.until);
     let took = operation.updated_at.duration_since(operation.created_at).as_secs();
     Row {
@@ -97,6 +99,7 @@ pub(super) fn row(operation: &Operation, now: Timestamp) -> Row {
         reason: text::line(&operation.reason, 1_000),
         operator: text::line(&operation.operator, 100),
         note: text::line(&operation.note, 1_000),
+        about: wording.about(&meant),
         meant: text::line(&meant, 300),
         as_of: as_of.map(|as_of| Moment::new(as_of, now).full),
         total: operation.total,
@@ -111,6 +114,15 @@ pub(super) fn row(operation: &Operation, now: Timestamp) -> Row {
         can_resume: state != OperationState::Freezing && state.can_become(OperationState::Running),
         can_cancel: state.can_become(OperationState::Cancelled),
     }
+}
+
+/// The letters that were asked for, as a query.
+fn meant(request: &Request) -> String {
+    if !request.ids.is_empty() {
+        return format!("{} by id", number::counted(request.ids.len() as u64, "letter"));
+    }
+    let frozen = Filter { until: None, ..request.filter.clone() };
+    if frozen.is_empty() { "every letter that waits".to_owned() } else { query::of(&frozen) }
 }
 
 fn counts(operation: &Operation) -> String {

@@ -69,9 +69,7 @@ pub(super) fn parse(text: &str, now: Timestamp) -> Result<Filter, Mistake> {
             }
         }
     }
-    if !words.is_empty() {
-        filter.text = Some(words.join(" "));
-    }
+    filter.text = Some(words.join(" ")).filter(|text| !text.trim().is_empty());
     Ok(filter)
 }
 
@@ -292,6 +290,14 @@ mod tests {
         refused("key:\"abc", "are not closed");
     }
 
+    /// Quotes with nothing in them were a filter, and every letter that waits matched it.
+    #[test]
+    fn a_blank_text_chooses_nothing() {
+        for blank in ["\"\"", "\" \"", "\"\" \"\""] {
+            assert_eq!(read(blank), Filter::default(), "{blank}");
+        }
+    }
+
     proptest! {
         #[test]
         fn any_value_can_be_asked_for(value in ".{0,30}") {
@@ -306,7 +312,7 @@ mod tests {
                 key: Some(key),
                 class: Some("transient".to_owned()),
                 group: Some(Fingerprint::from_bits(bits)),
-                text: Some(text),
+                text: Some(text).filter(|text| !text.trim().is_empty()),
                 until: Timestamp::from_microsecond(hours * 3_600_000_000 + 1).ok(),
                 ..Filter::default()
             };

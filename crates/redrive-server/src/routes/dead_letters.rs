@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use redrive_core::dead_letter::LetterId;
+use redrive_core::dead_letter::{Filter, LetterId};
 use redrive_core::fingerprint::Fingerprint;
 use redrive_engine::console::{Console, Place};
 use serde::Deserialize;
@@ -51,6 +51,10 @@ pub(super) struct ListIn {
     /// Failed before this: a time, or how long ago.
     #[param(inline)]
     until: Option<Moment>,
+    /// Came here at or after this, whenever it failed: a time, or how long ago. Of letters that were handed in or read
+    /// from topics, the latest 10,000 are looked at.
+    #[param(inline)]
+    arrived_since: Option<Moment>,
     /// How many letters.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
@@ -67,7 +71,8 @@ pub(super) async fn list(
 ) -> Result<Json<LetterPage>, Problem> {
     let limit = limit(asked.limit)?;
     let after = asked.cursor.as_deref().map(place).transpose()?;
-    let filter = asked.filter().check()?;
+    let arrived_since = asked.arrived_since.map(|Moment(at)| at);
+    let filter = Filter { arrived_since, ..asked.filter().check()? };
     Ok(Json(console.list(&filter, limit, after.as_ref()).await?.into()))
 }
 

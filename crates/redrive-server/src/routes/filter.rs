@@ -62,9 +62,11 @@ impl FilterIn {
             class: self.class.map(|class| class.name().to_owned()),
             code: self.code,
             group: self.group,
-            text: self.q,
+            // Every message has a blank text in it: to look for one is to look for nothing.
+            text: self.q.filter(|text| !text.trim().is_empty()),
             since: self.since.map(|Moment(at)| at),
             until: self.until.map(|Moment(at)| at),
+            arrived_since: None,
             redriven_below: None,
         })
     }

@@ -80,6 +80,9 @@ pub struct LetterView {
     pub first_failed_at: Timestamp,
     /// Where it was before it died.
     pub origin: OriginView,
+    /// Where it is redriven to, if it was handed in: a target from the configuration, by name. Null when it named
+    /// none, and for letters that go back to where they were.
+    pub target: Option<String>,
     /// The headers, in order.
     pub headers: Vec<HeaderView>,
     /// The body.
@@ -233,6 +236,7 @@ impl LetterView {
         Self {
             first_failed_at: letter.first_failed_at,
             origin: letter.origin.into(),
+            target: letter.target,
             headers: letter.headers.into_iter().map(header).collect(),
             payload: PayloadView::of(&letter.payload),
             history: letter.history.attempts().iter().map(AttemptView::from).collect(),

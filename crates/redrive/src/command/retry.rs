@@ -26,6 +26,11 @@ pub(crate) struct How<'a> {
 /// Sends letters back.
 pub(crate) async fn run(line: &Line, to: &To, which: &Which, how: &How<'_>) -> Result<(), Failure> {
     let Some(id) = &which.id else {
+        // The parser does not see to it: it forgets that --edit needs an id where a flag of many rules ids out.
+        if how.edit.is_some() {
+            let said = "--edit sends one payload in place of one letter's: give the id of that letter, and no filter";
+            return Err(Failure::Usage(said.to_owned()));
+        }
         let mut request = wanted(which)?;
         request["canary"] = how.canary.into();
         if let Some(rate) = how.rate {

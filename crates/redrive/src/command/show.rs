@@ -35,6 +35,9 @@ fn text(letter: &LetterView) -> String {
         format!("attempts  {}, redriven {}", summary.attempts, counted(summary.redrive_count.into(), "time")),
         format!("failure   {}", failure(&summary.failure)),
     ];
+    if let Some(target) = &letter.target {
+        lines.insert(5, format!("target    {}", plain(target)));
+    }
     if let Some(resolution) = &letter.resolution {
         let note = plain(&resolution.note);
         lines.push(format!("closed    {} by {}: {note}", resolution.at, plain(&resolution.by)));

@@ -2,11 +2,15 @@
 //!
 //! A server tells when something changes, and then the latest letters are asked for; without one the stores
 //! are asked every second. A letter is told once.
+//!
+//! The latest are those that failed last, and those that came last: a letter that is handed in, or read from a topic,
+//! may have failed long ago.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-use redrive_server::view::{SummaryView, Unanswered};
+use redrive_server::view::{LetterPage, SummaryView, Unanswered};
+use tokio::time::Instant;
 
 use super::Failure;
 use super::ls::{PAGE, page};
@@ -17,28 +21,21 @@ use crate::selection::Selection;
 
 const PAUSE: Duration = Duration::from_secs(1);
 /// How many letters are remembered as told.
-const TOLD: usize = 10_000;
+const TOLD: usize = 20_000;
 /// How many pages back a look goes for those that are new.
 const PAGES: usize = 20;
+/// How far back a look goes beyond the one before it: for letters that were being stored then, and for clocks that
+/// differ.
+const OVERLAP: Duration = Duration::from_secs(15);
 
 /// Prints letters until somebody stops it.
 pub(crate) async fn run(line: &Line, to: &To, selection: &Selection, last: u32) -> Result<(), Failure> {
-    let mut told = Told::default();
-    // More than is shown is remembered: several may have died at the same moment.
-    let first = page(line, selection, PAGE, None).await?;
-    told.note_missing(&first.unavailable);
-    for (at, letter) in first.letters.iter().enumerate().rev() {
-        told.is_new(letter);
-        if at < last as usize {
-            print(to, letter)?;
-        }
-    }
-    // A letter that was there before is not new, however far down the list.
-    let begun = first.letters.first().map(|letter| letter.failed_at);
+    let mut tail = Tail { line, to, selection, told: Told::default(), begun: None, looked: Instant::now() };
+    tail.begin(last).await?;
     let mut is_away = false;
     loop {
         // A server that is restarted is back in a moment: whoever tails waits for it, and is told so once.
-        is_away = match follow(line, to, selection, &mut told, begun).await {
+        is_away = match tail.follow().await {
             Ok(()) => false,
             Err(Failure::Unavailable(said)) => {
                 if !is_away {
@@ -52,55 +49,108 @@ pub(crate) async fn run(line: &Line, to: &To, selection: &Selection, last: u32) 
     }
 }
 
-/// Prints letters until the server ends the stream.
-async fn follow(
-    line: &Line,
-    to: &To,
-    selection: &Selection,
-    told: &mut Told,
+/// A look at the letters that goes on.
+struct Tail<'a> {
+    line: &'a Line,
+    to: &'a To,
+    selection: &'a Selection,
+    told: Told,
+    /// A letter that was there before is not new, however far down the list.
     begun: Option<jiff::Timestamp>,
-) -> Result<(), Failure> {
-    let mut changes = line.changes().await?;
-    loop {
-        for letter in news(line, selection, told, begun).await? {
-            print(to, &letter)?;
-        }
-        let Some(stream) = &mut changes else {
-            tokio::time::sleep(PAUSE).await;
-            continue;
-        };
-        // Between two changes there are comments that keep the connection alive.
-        if !matches!(stream.chunk().await, Ok(Some(_))) {
-            return Ok(());
-        }
-    }
+    /// When it was last asked what came.
+    looked: Instant,
 }
 
-/// The letters that have not been told, oldest first.
-async fn news(
-    line: &Line,
-    selection: &Selection,
-    told: &mut Told,
-    begun: Option<jiff::Timestamp>,
-) -> Result<Vec<SummaryView>, Failure> {
-    let mut news = Vec::new();
-    let mut cursor = None;
-    for _ in 0..PAGES {
-        let found = page(line, selection, PAGE, cursor).await?;
-        told.note_missing(&found.unavailable);
-        let all = found.letters.len();
-        let recent =
-            found.letters.into_iter().filter(|letter| begun.is_none_or(|begun| letter.failed_at >= begun));
-        let fresh: Vec<SummaryView> = recent.filter(|letter| told.is_new(letter)).collect();
-        let is_last = fresh.len() < all;
-        news.extend(fresh);
-        cursor = found.next;
-        if is_last || cursor.is_none() {
-            break;
+impl Tail<'_> {
+    /// Prints the latest, and remembers what was there.
+    async fn begin(&mut self, last: u32) -> Result<(), Failure> {
+        self.arrived().await?;
+        // More than is shown is remembered: several may have died at the same moment.
+        let first = page(self.line, self.selection, PAGE, None).await?;
+        self.told.note_missing(&first.unavailable);
+        for (at, letter) in first.letters.iter().enumerate().rev() {
+            self.told.is_new(letter);
+            if at < last as usize {
+                print(self.to, letter)?;
+            }
+        }
+        self.begun = first.letters.first().map(|letter| letter.failed_at);
+        Ok(())
+    }
+
+    /// Prints letters until the server ends the stream.
+    async fn follow(&mut self) -> Result<(), Failure> {
+        let mut changes = self.line.changes().await?;
+        loop {
+            let failed = self.failed().await?;
+            for letter in failed.iter().chain(&self.arrived().await?) {
+                print(self.to, letter)?;
+            }
+            let Some(stream) = &mut changes else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            // Between two changes there are comments that keep the connection alive.
+            if !matches!(stream.chunk().await, Ok(Some(_))) {
+                return Ok(());
+            }
         }
     }
-    news.reverse();
-    Ok(news)
+
+    /// The letters that failed since it began and have not been told, oldest first.
+    async fn failed(&mut self) -> Result<Vec<SummaryView>, Failure> {
+        let mut news = Vec::new();
+        let mut cursor = None;
+        for _ in 0..PAGES {
+            let found = page(self.line, self.selection, PAGE, cursor).await?;
+            let all = found.letters.len();
+            let begun = self.begun;
+            let (fresh, next) =
+                self.fresh(found, |letter| begun.is_none_or(|begun| letter.failed_at >= begun));
+            let is_last = fresh.len() < all;
+            news.extend(fresh);
+            cursor = next;
+            if is_last || cursor.is_none() {
+                break;
+            }
+        }
+        news.reverse();
+        Ok(news)
+    }
+
+    /// The letters that came since the last look, whenever they failed, and have not been told; oldest first.
+    async fn arrived(&mut self) -> Result<Vec<SummaryView>, Failure> {
+        let now = Instant::now();
+        let window = (now - self.looked + OVERLAP).as_secs() + 1;
+        let mut news = Vec::new();
+        let mut cursor = None;
+        for _ in 0..PAGES {
+            let mut query = self.selection.query();
+            query.extend([("arrived_since", format!("{window}s")), ("limit", PAGE.to_string())]);
+            query.extend(cursor.map(|cursor| ("cursor", cursor)));
+            let found: LetterPage = self.line.get(&["dead-letters"], &query).await?;
+            let (fresh, next) = self.fresh(found, |_| true);
+            news.extend(fresh);
+            cursor = next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        self.looked = now;
+        news.reverse();
+        Ok(news)
+    }
+
+    /// What of a page is meant and has not been told, and where the next page begins.
+    fn fresh(
+        &mut self,
+        found: LetterPage,
+        is_meant: impl Fn(&SummaryView) -> bool,
+    ) -> (Vec<SummaryView>, Option<String>) {
+        self.told.note_missing(&found.unavailable);
+        let meant = found.letters.into_iter().filter(|letter| is_meant(letter));
+        (meant.filter(|letter| self.told.is_new(letter)).collect(), found.next)
+    }
 }
 
 fn print(to: &To, letter: &SummaryView) -> anyhow::Result<()> {

@@ -3,9 +3,10 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::auto_redrive::AutoRedrive;
 use super::context::Context;
 use super::handler::Handler;
-use super::outbox::BACKOFF;
+use super::outbox::{BACKOFF, KEEP_RESOLVED};
 use super::retry::Backoff;
 use super::section::Section;
 
@@ -24,6 +25,10 @@ pub struct IntakeConfig {
     pub concurrency: NonZeroU32,
     /// How many unresolved letters raise an alert.
     pub alert_threshold: NonZeroU32,
+    /// How long resolved and redriven letters are kept.
+    pub keep_resolved: Option<Duration>,
+    /// Which letters go back by themselves.
+    pub auto_redrive: Vec<AutoRedrive>,
 }
 
 impl IntakeConfig {
@@ -59,6 +64,8 @@ impl IntakeConfig {
                 "`alerts.threshold`",
                 "How many unresolved letters raise an alert.",
             ),
+            keep_resolved: section.optional(KEEP_RESOLVED.0, KEEP_RESOLVED.1),
+            auto_redrive: AutoRedrive::read_all(section),
         }
     }
 }

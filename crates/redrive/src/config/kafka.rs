@@ -11,6 +11,7 @@ use super::document::{Node, Value};
 use super::environment::Environment;
 use super::handler::{read_headers, read_properties};
 use super::identifier::{ColumnName, TableName};
+use super::outbox::KEEP_RESOLVED;
 use super::retry::{BackoffDefaults, Retry};
 use super::secret::Secret;
 use super::section::Section;
@@ -52,6 +53,8 @@ pub struct KafkaConfig {
     pub properties: Vec<(String, Secret)>,
     /// How many unresolved letters are too many.
     pub alert_threshold: NonZeroU32,
+    /// How long resolved and redriven letters are kept.
+    pub keep_resolved: Option<Duration>,
     /// Where records are stored.
     pub sink: KafkaSink,
 }
@@ -314,6 +317,7 @@ impl KafkaConfig {
             "`alerts.threshold`",
             "So many unresolved letters are too many.",
         );
+        let keep_resolved = section.optional(KEEP_RESOLVED.0, KEEP_RESOLVED.1);
         let sink = section.required_table("sink", "Where records are stored.", |section| {
             KafkaSink::read(section, name, context)
         });
@@ -334,6 +338,7 @@ impl KafkaConfig {
             fallback,
             properties,
             alert_threshold,
+            keep_resolved,
             sink: sink?,
         };
         kafka.refuse_equal_topics(section);

@@ -13,7 +13,8 @@ use redrive_server::Gate;
 use redrive_store::Letters;
 
 use super::plant::Surroundings;
-use super::{Launch, handlers, pace};
+use super::{Launch, handlers, pace, rules};
+use crate::retention::Retention;
 
 pub(super) fn launch(
     config: &IntakeConfig,
@@ -43,9 +44,13 @@ pub(super) fn launch(
         pipeline: Arc::new(pipeline),
         persister: None,
         watch: surroundings.watch(config.alert_threshold.get()),
-        rules: Vec::new(),
+        rules: rules::rules(&config.auto_redrive)?,
         announced: None,
-        retention: Vec::new(),
+        retention: config
+            .keep_resolved
+            .map(|keep| Retention::of_closed(store.clone(), keep))
+            .into_iter()
+            .collect(),
         gate: Gate::default(),
         beside: None,
     })

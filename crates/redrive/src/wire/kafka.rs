@@ -58,6 +58,7 @@ mod with {
     use redrive_store::Letters;
     use tokio_util::sync::CancellationToken;
 
+    use crate::retention::Retention;
     use crate::wire::launch::Beside;
     use crate::wire::plant::Surroundings;
     use crate::wire::stores::Wired;
@@ -98,7 +99,11 @@ mod with {
             watch: surroundings.watch(config.alert_threshold.get()),
             rules: Vec::new(),
             announced: None,
-            retention: Vec::new(),
+            retention: config
+                .keep_resolved
+                .map(|keep| Retention::of_closed(store.clone(), keep))
+                .into_iter()
+                .collect(),
             gate: Gate::default(),
             beside: Some(Arc::new(Consumers { kafka, letters: Arc::clone(store) })),
         })
