@@ -9,11 +9,11 @@ say() {
     printf '\n== %s\n' "$*" >&2
 }
 
-# What the C parts of our dependencies are built with.
+# What the C parts of our dependencies are built with, and curl, which tests call as readers of the docs do.
 ensure_build_packages() {
-    have gcc && have g++ && have make && have perl && have pkg-config &&
+    have gcc && have g++ && have make && have perl && have pkg-config && have curl &&
         pkg-config --exists openssl zlib && return
-    install_packages gcc g++ make perl pkg-config libssl-dev zlib1g-dev
+    install_packages gcc g++ make perl pkg-config curl libssl-dev zlib1g-dev
 }
 
 # One call per server, so that one that cannot be had does not cost the others.

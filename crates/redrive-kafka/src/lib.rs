@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`record`], [`headers`] | a record byte for byte; what a dead letter says about itself |
 //! | [`seal`] | proof that a redriven record is the one it says it is |
-//! | [`column`], [`decode`], [`row`] | from a record to a row, or a failure with path and reason |
+//! | [`mod@column`], [`decode`], [`row`] | from a record to a row, or a failure with path and reason |
 //! | [`plan`] | what to park and what to bury; pure |
 //! | [`sink`] | where rows go: Postgres, MySQL, SQLite, HTTP, or yours |
 //! | `consumer`, `assignment`, `lane`, `writer` | the thread that polls, its partitions, a lane for each, what a lane does with a batch |

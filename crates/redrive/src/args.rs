@@ -62,7 +62,7 @@ pub(crate) enum Command {
     ///
     /// Embedded, in a temporary folder: nothing to install, nothing is left behind.
     Demo {
-        /// Less of everything.
+        /// Less of everything, and no pauses for reading.
         #[arg(long)]
         fast: bool,
         /// Leave it running at the end, with new faults to play with, until Ctrl-C.

@@ -110,3 +110,8 @@ pub use redrive_store::{
     Database, Enqueued, Error, FailedEvents, FailedEventsOptions, Jobs, JobsOptions, NewJob, Ordering,
     Outbox, OutboxOptions, Processed, Target, TargetOptions,
 };
+
+/// The examples of docs/library.md, compiled as everybody else's.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/library.md")]
+struct LibraryGuide;

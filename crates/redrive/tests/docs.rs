@@ -94,6 +94,31 @@ fn every_test_that_a_guide_names_exists() {
 }
 
 #[test]
+fn every_room_that_the_architecture_sends_one_to_is_there() {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let mut looked_at = 0;
+    for section in page.split("\n### redrive").skip(1) {
+        let crate_folder = root().join("crates").join(format!("redrive{}", section.lines().next().unwrap()));
+        // Walks and decisions follow the last of them.
+        let section = section.split("\n## ").next().unwrap();
+        let cells = section.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").nth(1));
+        for name in cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).filter(|name| is_path(name)) {
+            let name = name.replace('*', "sqlite");
+            let places = [crate_folder.join("src").join(&name), crate_folder.join(&name), root().join(&name)];
+            assert!(places.iter().any(|place| place.exists()), "{}: {name}", crate_folder.display());
+            looked_at += 1;
+        }
+    }
+    assert!(looked_at > 100, "only {looked_at} rooms are found");
+}
+
+/// Whether it names a file or a folder of the repository.
+fn is_path(name: &str) -> bool {
+    let file = [".rs", ".sql", ".js", ".md"].iter().any(|ending| name.ends_with(ending));
+    !name.starts_with('/') && (file || name.ends_with('/'))
+}
+
+#[test]
 fn a_mistake_in_a_guide_would_be_found() {
     let page = "# One\n## Two, and `three`!\n[a](b.md#c) ![d](e.png)\n```toml\n# redrive.toml\n[x]\n```\n```sh\nredrive ls\n```\n";
     assert_eq!(links(page).collect::<Vec<_>>(), ["b.md#c", "e.png"]);

@@ -1,8 +1,10 @@
 //! Articles that time out every time, and a queue that does not starve because of them: the founding
 //! system of the job queue.
 //!
-//!     cargo run -p article-summaries                             # SQLite, in a temporary folder
-//!     cargo run -p article-summaries -- sqlite:./articles.db     # keep the file and look at it
+//! ```sh
+//! cargo run -p article-summaries                             # SQLite, in a temporary folder
+//! cargo run -p article-summaries -- sqlite:./articles.db     # keep the file and look at it
+//! ```
 //!
 //! Ten articles are summarized. One is so long that the summarizer never answers in time: after three
 //! attempts it is a dead letter, in its place in the table. A person raises the time-out and requeues

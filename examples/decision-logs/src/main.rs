@@ -1,6 +1,8 @@
 //! Decision logs from a topic into a database, in batches: the founding system of the Kafka pipeline.
 //!
-//!     cargo run -p decision-logs          # a broker in this process, SQLite in a temporary folder
+//! ```sh
+//! cargo run -p decision-logs          # a broker in this process, SQLite in a temporary folder
+//! ```
 //!
 //! Twelve decisions arrive. One is not JSON and one breaks a rule of the table: each goes alone to the
 //! dead-letter topic, and the rest of its batch is stored. Then the table is away for a while: what arrives

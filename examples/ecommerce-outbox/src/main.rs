@@ -1,7 +1,9 @@
 //! An order and its event in one transaction: the founding system of the outbox.
 //!
-//!     cargo run -p ecommerce-outbox                              # SQLite, in a temporary folder
-//!     cargo run -p ecommerce-outbox -- sqlite:./shop.db          # keep the file and look at it
+//! ```sh
+//! cargo run -p ecommerce-outbox                              # SQLite, in a temporary folder
+//! cargo run -p ecommerce-outbox -- sqlite:./shop.db          # keep the file and look at it
+//! ```
 //!
 //! Three orders are placed. One is rolled back, and its event with it. One cannot be shipped and its
 //! event becomes a dead letter, until the stock is corrected and it is sent back to work.

@@ -1,7 +1,9 @@
 //! Events over HTTP into an object store that goes away and comes back: the founding system of ingest.
 //!
-//!     cargo run -p ingest-server                     # a folder as the store, in a temporary place
-//!     cargo run -p ingest-server -- ./estat          # keep the files and look at them
+//! ```sh
+//! cargo run -p ingest-server                     # a folder as the store, in a temporary place
+//! cargo run -p ingest-server -- ./estat          # keep the files and look at them
+//! ```
 //!
 //! A server takes events in, answers once they are on disk, and uploads them in gzip JSONL batches. Then
 //! the store is taken away: batches pile up in the spool. It comes back, and they drain, oldest first.

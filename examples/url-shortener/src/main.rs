@@ -1,11 +1,13 @@
 //! Short URLs that are written behind the request: the founding system of persist.
 //!
-//!     cargo run -p url-shortener                                 # SQLite, in a temporary folder
-//!     cargo run -p url-shortener -- ./urls                       # keep the folder: database and journal
-//!     cargo run -p url-shortener -- ./urls 127.0.0.1:8080        # and listen there
+//! ```sh
+//! cargo run -p url-shortener                                 # SQLite, in a temporary folder
+//! cargo run -p url-shortener -- ./urls                       # keep the folder: database and journal
+//! cargo run -p url-shortener -- ./urls 127.0.0.1:8080        # and listen there
 //!
-//!     curl -d '{"url":"https://example.org/a/long/way"}' -H 'content-type: application/json' http://127.0.0.1:8080/
-//!     curl -i http://127.0.0.1:8080/7n42DGM5Tfl
+//! curl -d '{"url":"https://example.org/a/long/way"}' -H 'content-type: application/json' http://127.0.0.1:8080/
+//! curl -i http://127.0.0.1:8080/7n42DGM5Tfl
+//! ```
 //!
 //! `POST /` answers as soon as the URL is on disk, in the journal. Behind it, rows are saved in batches. Take the
 //! database away (move its file, lock it, fill the disk) and go on posting: nothing is lost, and when it is back

@@ -160,7 +160,7 @@ impl Console {
         Ok(Preview { letters, as_of })
     }
 
-    /// Starts an operation; a [`Runner`] carries it out. The same key again is the same operation.
+    /// Starts an operation; a [`Runner`](super::Runner) carries it out. The same key again is the same operation.
     ///
     /// # Errors
     /// As [`Console::preview`].

@@ -28,7 +28,7 @@ use anyhow::Context as _;
 use redrive::config::{Config, Environment, Source};
 
 use crate::args::{Args, Command, To};
-use crate::demo::{self, Ending, Scale};
+use crate::demo::{self, Ending, Scale, Tempo};
 use crate::line::Line;
 
 /// Why a command failed, by exit code.
@@ -67,9 +67,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             Ok(check::run(&source, &config)?)
         }
         Command::Demo { fast, keep } => {
-            let scale = if *fast { Scale::FAST } else { Scale::FULL };
+            let (scale, tempo) =
+                if *fast { (Scale::FAST, Tempo::Quick) } else { (Scale::FULL, Tempo::Readable) };
             let ending = if *keep { Ending::StayOpen } else { Ending::Close };
-            Ok(runtime()?.block_on(demo::run(scale, ending))?)
+            Ok(runtime()?.block_on(demo::run(scale, tempo, ending))?)
         }
         Command::Migrate => Ok(migrate::run(&configuration(args)?.1)?),
         Command::Serve => {

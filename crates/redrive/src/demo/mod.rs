@@ -4,24 +4,33 @@
 //! services that break and are mended; and an operator who uses the REST API as anybody would. Healthy work
 //! flows while faults arrive, dead letters are grouped by cause, a redrive that comes too early stops itself,
 //! the faults are mended, everything is delivered, and the books balance: a demo whose books do not fails.
+//!
+//! What it tells has happened: it waits for that, however long a busy machine takes, and never sleeps instead.
 
 mod broker;
+mod pace;
 mod show;
 mod stage;
 mod town;
+mod words;
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use redrive_server::view::{
-    BalanceView, BooksView, GroupView, GroupsPage, OperationStateName, OperationView,
+    BalanceView, BooksView, GroupView, GroupsPage, LetterPage, OperationStateName, OperationView, StatusName,
+    SummaryView,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use self::show::Show;
+pub(crate) use self::show::Tempo;
 use self::stage::Stage;
+use self::town::Visit;
+use crate::screen::short;
 use crate::signal::cancel_on_signal;
 
 /// How much of everything there is.
@@ -53,45 +62,52 @@ pub(crate) enum Ending {
 
 /// Every twentieth article, address and decision is one that cannot be dealt with.
 const ODD_EVERY: u64 = 20;
-/// Long enough for anything here; a demo that waits in vain says so.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Long enough for anything here, on a machine that is busy with much else; a demo that waits in vain says so.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Tells the whole story.
-pub(crate) async fn run(scale: Scale, ending: Ending) -> anyhow::Result<()> {
+pub(crate) async fn run(scale: Scale, tempo: Tempo, ending: Ending) -> anyhow::Result<()> {
     // From the start: whoever ends it early leaves nothing behind either.
     let stop = CancellationToken::new();
     cancel_on_signal(stop.clone()).context("signals cannot be watched")?;
-    let stage = Stage::set().await?;
-    let told = stop.run_until_cancelled(story(&stage, scale, ending, &stop)).await;
+    let (stage, visitors) = Stage::set().await?;
+    let whole = async {
+        let mut show = Show::new(tempo);
+        story(&mut show, &stage, scale).await?;
+        match ending {
+            Ending::StayOpen => play(&show, &stage, scale, visitors).await,
+            Ending::Close => {
+                show.closing();
+                Ok(())
+            }
+        }
+    };
+    let told = stop.run_until_cancelled(whole).await;
     let ended = stage.curtain().await;
     told.unwrap_or(Ok(())).and(ended)
 }
 
-async fn story(stage: &Stage, scale: Scale, ending: Ending, stop: &CancellationToken) -> anyhow::Result<()> {
-    let mut show = Show::new();
+async fn story(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<()> {
     until("redrive is ready", async || Ok(stage.is_ready().await)).await?;
     show.opening(stage);
-    healthy(&mut show, stage, scale).await?;
-    let groups = faults(&mut show, stage, scale).await?;
-    let operation = too_early(&mut show, stage, &groups).await?;
-    mended(&mut show, stage, operation).await?;
-    outage(&mut show, stage, scale).await?;
+    show.read().await;
+    healthy(show, stage, scale).await?;
+    let groups = faults(show, stage, scale).await?;
+    let operation = too_early(show, stage, &groups).await?;
+    mended(show, stage, operation).await?;
+    outage(show, stage, scale).await?;
     let books = books(stage).await?;
     show.books(&books);
+    show.read().await;
     let balanced = books.pipelines.iter().all(|book| book.gap == Some(0));
     ensure!(balanced, "the books do not balance: this is a defect, please report it");
     ensure!(is_idle(&books), "not everything is delivered: this is a defect, please report it");
-    match ending {
-        Ending::StayOpen => play(&show, stage, scale, stop).await,
-        Ending::Close => {
-            show.closing();
-            Ok(())
-        }
-    }
+    Ok(())
 }
 
 async fn healthy(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<()> {
-    show.act("Healthy work", "comes in over REST and Kafka, and goes out");
+    show.act(&words::HEALTHY);
+    show.read().await;
     stage.place_orders(scale.orders, "USD").await?;
     stage.publish_articles(scale.articles, 0).await?;
     stage.shorten_urls(1, scale.urls, 0).await?;
@@ -118,15 +134,14 @@ async fn healthy(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result
     for bar in bars {
         show.full(bar);
     }
+    show.read().await;
     Ok(())
 }
 
 /// Faults arrive in all five; what is healthy flows on.
 async fn faults(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<Vec<GroupView>> {
-    show.act(
-        "Faults arrive",
-        "the bank refuses euros, articles are too long, tables have odd rules, the bucket is gone",
-    );
+    show.act(&words::FAULTS);
+    show.read().await;
     let town = &stage.town;
     let (before, summarized) = (town.delivered(), town.summarized());
     let (urls, decisions) = stage.rows().await?;
@@ -142,19 +157,18 @@ async fn faults(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<
     let kafka = if stage.has_kafka() { good(scale.decisions) } else { 0 };
     let healthy = scale.orders / 3 + good(scale.articles) + good(scale.urls) + kafka;
     let flow = show.bar("healthy work delivered meanwhile", healthy);
-    let odd_decisions = if stage.has_kafka() { scale.decisions / ODD_EVERY } else { 0 };
-    let dead = scale.euros + scale.articles / ODD_EVERY + scale.urls / ODD_EVERY + odd_decisions;
-    let letters = show.bar("dead letters", dead);
+    let dead = Toll::of(stage, scale);
+    let letters = show.bar("events given up", dead.total());
     until("the faults have shown", async || {
         let (urls_now, decisions_now) = stage.rows().await?;
         let done = (town.delivered() - before)
             + (town.summarized() - summarized)
             + (urls_now - urls)
             + (decisions_now - decisions);
-        let waiting = waiting(stage).await?;
+        let given_up = dead.so_far(&groups(stage).await?);
         flow.at(done);
-        letters.at(waiting);
-        Ok(done >= healthy && waiting > dead && balance(stage, "urls").await?.open >= scale.urls / ODD_EVERY)
+        letters.at(given_up);
+        Ok(done >= healthy && given_up >= dead.total())
     })
     .await?;
     show.full(flow);
@@ -165,26 +179,44 @@ async fn faults(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<
         Ok(!pages.is_empty())
     })
     .await?;
-    let groups = read::<GroupsPage>(stage.get("/groups").await?)?.groups;
+    show.read().await;
+    let groups = settled_groups(stage, &dead, scale.clicks / 4).await?;
     show.groups(&groups);
+    show.read().await;
     Ok(groups)
+}
+
+/// The groups, once they have everything that was given up, and every file of `clicks` events.
+async fn settled_groups(stage: &Stage, dead: &Toll, clicks: u64) -> anyhow::Result<Vec<GroupView>> {
+    let mut found = Vec::new();
+    until("the groups have every letter", async || {
+        let on_disk = balance(stage, "clicks").await?.open == clicks;
+        let files = letters_of(stage, "clicks").await?;
+        found = groups(stage).await?;
+        Ok(on_disk && dead.is_exactly(&found) && count_of(&found, "clicks") == files)
+    })
+    .await?;
+    Ok(found)
 }
 
 /// An operator redrives before the bank is mended: the ramp sends one letter, sees it fail, and stops.
 async fn too_early(show: &mut Show, stage: &Stage, groups: &[GroupView]) -> anyhow::Result<i64> {
-    show.act("Too early", "the largest group is redriven with a canary: 1 letter, then 5, then 20, then all");
+    show.act(&words::TOO_EARLY);
+    show.read().await;
     let group = groups.iter().find(|group| group.pipeline == "orders").context("there are dead orders")?;
     let request =
         json!({"filter": {"group": group.fingerprint}, "canary": true, "note": "is the bank back?"});
     let operation: OperationView = read(stage.post("/redrives", &request).await?)?;
     let stopped = follow(show, stage, operation.id, "redriven", OperationStateName::Stopped).await?;
-    show.stopped(&stopped.reason);
     ensure!(stopped.done == 1, "a ramp that stops itself has tried one letter, this one {}", stopped.done);
+    show.stopped(&stopped.reason);
+    show.read().await;
     Ok(operation.id)
 }
 
 async fn mended(show: &mut Show, stage: &Stage, operation: i64) -> anyhow::Result<()> {
-    show.act("Mended", "the release is rolled back, the rules are dropped, the bucket is found: resume, and redrive the rest");
+    show.act(&words::MENDED);
+    show.read().await;
     let town = &stage.town;
     mend(stage).await?;
     stage.find_bucket()?;
@@ -197,24 +229,25 @@ async fn mended(show: &mut Show, stage: &Stage, operation: i64) -> anyhow::Resul
         Ok(waiting(stage).await? == 0 && is_idle(&books(stage).await?))
     })
     .await?;
-    show.note("every letter is delivered, the files on disk are uploaded");
+    show.note(words::DELIVERED);
     show.pager(&town.pages());
+    show.read().await;
     Ok(())
 }
 
 async fn outage(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<()> {
-    show.act(
-        "An outage is not poison",
-        "the bank is down for a moment: its events wait, and nobody's attempts are counted",
-    );
+    show.act(&words::OUTAGE);
+    show.read().await;
     let town = &stage.town;
     let before = town.delivered();
     town.set(&town.down, true);
     stage.place_orders(scale.orders / 3, "USD").await?;
     let down = async || Ok(town.pages().iter().any(|page| page.title.to_lowercase().contains("down")));
     until("the outage is noticed", down).await?;
-    show.note("the pager says that the bank is down; then the bank is back");
+    show.note(words::DOWN);
+    show.read().await;
     town.set(&town.down, false);
+    show.note(words::BACK);
     let bar = show.bar("delivered after it", scale.orders / 3);
     until("the events are delivered", async || {
         bar.at(town.delivered() - before);
@@ -223,11 +256,18 @@ async fn outage(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<
     .await?;
     show.full(bar);
     ensure!(waiting(stage).await? == 0, "an outage must not make dead letters");
-    until("everything is settled", async || Ok(is_idle(&books(stage).await?))).await
+    until("everything is settled", async || Ok(is_idle(&books(stage).await?))).await?;
+    show.read().await;
+    Ok(())
 }
 
-/// New faults to play with, until Ctrl-C.
-async fn play(show: &Show, stage: &Stage, scale: Scale, stop: &CancellationToken) -> anyhow::Result<()> {
+/// New faults to play with, for as long as somebody does.
+async fn play(
+    show: &Show,
+    stage: &Stage,
+    scale: Scale,
+    mut visitors: UnboundedReceiver<Visit>,
+) -> anyhow::Result<()> {
     let town = &stage.town;
     stage.restore_rules().await?;
     town.set(&town.refuses_euros, true);
@@ -236,10 +276,19 @@ async fn play(show: &Show, stage: &Stage, scale: Scale, stop: &CancellationToken
     stage.publish_articles(scale.articles, ODD_EVERY).await?;
     stage.shorten_urls(3, scale.urls, ODD_EVERY).await?;
     stage.decide(3, scale.decisions, ODD_EVERY).await?;
+    let dead = Toll::of(stage, scale);
+    until("there is something to play with", async || Ok(dead.is_exactly(&groups(stage).await?))).await?;
     show.staying_open(stage);
-    while stop.run_until_cancelled(town.mend.notified()).await.is_some() {
-        mend(stage).await?;
-        show.note("mended: what is redriven now is delivered");
+    while let Some(visit) = visitors.recv().await {
+        match visit {
+            Visit::Mend(done) => {
+                mend(stage).await?;
+                // Whoever asked may have hung up.
+                let _ = done.send(());
+                show.note(words::MEND_DONE);
+            }
+            Visit::Letter(body) => show.crm(&short(&String::from_utf8_lossy(&body), 100)),
+        }
     }
     Ok(())
 }
@@ -264,7 +313,10 @@ async fn follow(
     until(&format!("operation {id} is {state}"), async || {
         now = read(stage.get(&format!("/redrives/{id}")).await?)?;
         if now.total > 0 {
-            bar.get_or_insert_with(|| show.bar(label, now.total)).at(now.done + now.refused);
+            let bar = bar.get_or_insert_with(|| show.bar(label, now.total));
+            // The set grows while it is frozen, portion by portion.
+            bar.grow(now.total);
+            bar.at(now.done + now.refused);
         }
         Ok(now.state == state)
     })
@@ -275,6 +327,49 @@ async fn follow(
         None => {}
     }
     Ok(now)
+}
+
+/// How many events a round of faults kills, by pipeline.
+struct Toll([(&'static str, u64); 4]);
+
+impl Toll {
+    fn of(stage: &Stage, scale: Scale) -> Self {
+        let odd = |count: u64| count / ODD_EVERY;
+        let decisions = if stage.has_kafka() { odd(scale.decisions) } else { 0 };
+        Self([
+            ("orders", scale.euros),
+            ("summaries", odd(scale.articles)),
+            ("urls", odd(scale.urls)),
+            ("decisions", decisions),
+        ])
+    }
+
+    fn total(&self) -> u64 {
+        self.0.iter().map(|(_, count)| count).sum()
+    }
+
+    fn so_far(&self, groups: &[GroupView]) -> u64 {
+        self.0.iter().map(|(pipeline, _)| count_of(groups, pipeline)).sum()
+    }
+
+    fn is_exactly(&self, groups: &[GroupView]) -> bool {
+        self.0.iter().all(|(pipeline, count)| count_of(groups, pipeline) == *count)
+    }
+}
+
+fn count_of(groups: &[GroupView], pipeline: &str) -> u64 {
+    groups.iter().filter(|group| group.pipeline == pipeline).map(|group| group.count).sum()
+}
+
+async fn groups(stage: &Stage) -> anyhow::Result<Vec<GroupView>> {
+    Ok(read::<GroupsPage>(stage.get("/groups").await?)?.groups)
+}
+
+/// How many letters of a pipeline wait, counted one by one.
+async fn letters_of(stage: &Stage, pipeline: &str) -> anyhow::Result<u64> {
+    let page: LetterPage = read(stage.get(&format!("/dead-letters?pipeline={pipeline}&limit=500")).await?)?;
+    let waits = |letter: &&SummaryView| matches!(letter.status, StatusName::Open | StatusName::Failed);
+    Ok(page.letters.iter().filter(waits).count() as u64)
 }
 
 async fn books(stage: &Stage) -> anyhow::Result<BooksView> {

@@ -1,4 +1,4 @@
-//! What the audience sees: acts, progress, alerts, groups, books. Plain lines when not on a terminal.
+//! How the audience sees it: acts, progress, alerts, groups, books. Plain lines when not on a terminal.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Instant;
@@ -8,8 +8,10 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use redrive_server::number::grouped;
 use redrive_server::view::{BooksView, GroupView, KindName};
 
+use super::pace::{Audience, Pace};
 use super::stage::Stage;
 use super::town::Page;
+use super::words::{self, Act};
 use crate::screen::{plain, short};
 
 const BOLD: Style = Style::new().bold();
@@ -17,11 +19,21 @@ const DIM: Style = Style::new().dimmed();
 const ALARM: Style = AnsiColor::Red.on_default();
 const GOOD: Style = AnsiColor::Green.on_default();
 
+/// How quickly it is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tempo {
+    /// So that one can read it, on a terminal.
+    Readable,
+    /// Without pauses.
+    Quick,
+}
+
 /// The show.
 pub(super) struct Show {
     act: u32,
     live: bool,
     bars: MultiProgress,
+    pace: Pace,
 }
 
 /// A number on its way to another.
@@ -33,27 +45,33 @@ pub(super) struct Bar {
 }
 
 impl Show {
-    pub(super) fn new() -> Self {
+    /// On a terminal there is a reader, unless the audience is in a hurry.
+    pub(super) fn new(tempo: Tempo) -> Self {
         let live = std::io::stdout().is_terminal();
         let bars = MultiProgress::new();
         bars.set_draw_target(if live { ProgressDrawTarget::stdout() } else { ProgressDrawTarget::hidden() });
-        Self { act: 0, live, bars }
+        let audience = if live && tempo == Tempo::Readable { Audience::Reader } else { Audience::Log };
+        Self { act: 0, live, bars, pace: Pace::new(audience) }
     }
 
     pub(super) fn opening(&self, stage: &Stage) {
-        let pipelines =
-            if stage.has_kafka() { "five pipelines" } else { "four pipelines (this build has no Kafka)" };
-        self.say(&format!(
-            "{BOLD}redrive demo{BOLD:#}: {pipelines}, embedded, in {}",
-            stage.folder().display()
-        ));
-        self.say(&format!("   look at it meanwhile: {BOLD}{}{BOLD:#}", stage.address));
+        let [what, place] = words::opening(stage);
+        self.say(&format!("{BOLD}redrive demo{BOLD:#}  {what}"));
+        self.note(&place);
     }
 
-    pub(super) fn act(&mut self, title: &str, what: &str) {
+    pub(super) fn act(&mut self, act: &Act) {
         self.act += 1;
         self.say("");
-        self.say(&format!("{BOLD}{}. {title}{BOLD:#}  {what}", self.act));
+        self.say(&format!("{BOLD}{}. {}{BOLD:#}", self.act, act.title));
+        for line in act.what {
+            self.note(line);
+        }
+    }
+
+    /// Stays until what was said has been read.
+    pub(super) async fn read(&self) {
+        self.pace.read().await;
     }
 
     pub(super) fn note(&self, text: &str) {
@@ -83,7 +101,7 @@ impl Show {
     pub(super) fn pager(&self, pages: &[Page]) {
         for page in pages.iter().take(4) {
             let text =
-                if page.text.is_empty() { String::new() } else { format!(": {}", short(&page.text, 90)) };
+                if page.text.is_empty() { String::new() } else { format!(": {}", end_of(&page.text, 60)) };
             self.say(&format!("   {ALARM}▌ pager{ALARM:#}  {}{text}", plain(&page.title)));
         }
         if pages.len() > 4 {
@@ -92,9 +110,10 @@ impl Show {
     }
 
     pub(super) fn groups(&self, groups: &[GroupView]) {
-        self.say(&format!("   {BOLD}dead letters, by cause{BOLD:#}"));
+        let count = grouped(groups.iter().map(|group| group.count).sum());
+        self.say(&format!("   {BOLD}{count} {}{BOLD:#}", words::GROUPED));
         for group in groups {
-            let failure = short(&group.failure.message, 70);
+            let failure = end_of(&group.failure.message, 60);
             self.say(&format!(
                 "   {:>6} × {:<10} {:<16} {failure}",
                 grouped(group.count),
@@ -104,8 +123,12 @@ impl Show {
         }
     }
 
+    pub(super) fn crm(&self, got: &str) {
+        self.note(&format!("{GOOD}✔{GOOD:#} the CRM got {got}"));
+    }
+
     pub(super) fn stopped(&self, reason: &str) {
-        self.say(&format!("   {ALARM}stopped itself{ALARM:#}  {}", short(reason, 160)));
+        self.say(&format!("   {ALARM}stopped itself{ALARM:#}  {}", short(reason, 300)));
     }
 
     pub(super) fn books(&self, books: &BooksView) {
@@ -133,33 +156,36 @@ impl Show {
                 line.resolved
             ));
         }
+        self.note(words::BALANCED);
     }
 
     pub(super) fn closing(&self) {
         self.say("");
-        self.say(&format!(
-            "{BOLD}Next{BOLD:#}   redrive demo --keep      the same, and it stays open for you to play with"
-        ));
-        self.say("       redrive serve            your own, with no configuration at all");
-        self.say("       redrive.example.toml     points an outbox at your own table, a pipeline at your own topic");
+        self.say(&format!("{BOLD}Next{BOLD:#}"));
+        for (command, why) in words::next(&words::program()) {
+            self.say(&format!("   {command:<36} {DIM}{why}{DIM:#}"));
+        }
     }
 
     pub(super) fn staying_open(&self, stage: &Stage) {
-        let Stage { address, services, .. } = stage;
         self.say("");
-        self.say(&format!("{BOLD}It stays open{BOLD:#} at {BOLD}{address}{BOLD:#} until Ctrl-C, with new dead letters to play with. From another terminal:"));
-        self.say(&format!("   redrive groups --server {address}"));
-        self.say(&format!("   redrive retry --server {address} --pipeline orders --canary --yes    stops itself: the bank still refuses euros"));
         self.say(&format!(
-            "   curl -X POST {services}/mend                 mends every fault; then the same again succeeds"
+            "{BOLD}It stays open{BOLD:#} until Ctrl-C, with new dead letters to play with: {BOLD}{}{BOLD:#}",
+            stage.address
         ));
-        self.say(&format!("   curl {address}/api/v1/dead-letters -H 'content-type: application/json' \\"));
-        self.say(
-            "        -d '{\"event_type\":\"Mine\",\"key\":\"1\",\"payload\":{\"a\":1},\"error\":{\"message\":\"it broke\"}}'",
-        );
+        self.note("From another terminal, in the same folder:");
+        for (command, why) in words::to_try(&words::program(), stage) {
+            // Whole, to be copied: the comment goes above it.
+            if !why.is_empty() {
+                self.say(&format!("{DIM}   # {why}{DIM:#}"));
+            }
+            self.say(&format!("   {command}"));
+        }
+        self.say("");
     }
 
     fn say(&self, text: &str) {
+        self.pace.said(text);
         // Nobody is left to tell when standard output is closed.
         if self.live {
             let _ = self.bars.println(text);
@@ -174,6 +200,11 @@ impl Bar {
         self.bar.set_position(done.min(self.total));
     }
 
+    pub(super) fn grow(&mut self, total: u64) {
+        self.total = total;
+        self.bar.set_length(total);
+    }
+
     pub(super) const fn total(&self) -> u64 {
         self.total
     }
@@ -181,5 +212,26 @@ impl Bar {
     /// It will never be full.
     pub(super) fn clear(self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// The end of it: a message comes to its point last.
+fn end_of(text: &str, letters: usize) -> String {
+    let text = plain(text);
+    let surplus = text.chars().count().saturating_sub(letters);
+    if surplus == 0 {
+        return text;
+    }
+    format!("…{}", text.chars().skip(surplus + 1).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_message_the_end_is_shown() {
+        assert_eq!(end_of("the bank answered 422: unknown currency", 17), "…unknown currency");
+        assert_eq!(end_of("unknown currency", 16), "unknown currency");
     }
 }

@@ -10,11 +10,12 @@ use serde_json::{Value, json};
 use sqlx::Connection as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::broker::{Broker, TOPIC};
-use super::town::{LONG_ARTICLE, Town};
+use super::town::{LONG_ARTICLE, Town, Visit};
 use crate::command::serve::serve_on;
 
 /// Everything that plays.
@@ -47,12 +48,12 @@ const RULES: [&str; 2] = [
 const NO_RULES: [&str; 2] = ["DROP TRIGGER IF EXISTS no_long_urls", "DROP TRIGGER IF EXISTS no_new_regions"];
 
 impl Stage {
-    /// Sets the stage and starts everything.
-    pub(super) async fn set() -> anyhow::Result<Self> {
+    /// Sets the stage and starts everything; whoever plays on it is told of.
+    pub(super) async fn set() -> anyhow::Result<(Self, UnboundedReceiver<Visit>)> {
         // Another part of the process may have installed it already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir().context("no temporary folder can be made: check TMPDIR")?;
-        let (town, services) = Town::open().await?;
+        let (town, services, visitors) = Town::open().await?;
         let broker = Broker::start()?;
         let text = configuration(folder.path(), &services, broker.as_ref());
         let path = folder.path().join("redrive.toml");
@@ -70,7 +71,7 @@ impl Stage {
         let serving = tokio::spawn(async move { serve_on(listener, &config, until).await });
         let client =
             reqwest::Client::builder().no_proxy().build().context("the HTTP client cannot be made")?;
-        Ok(Self { folder, town, broker, address, services, client, stop, serving })
+        Ok((Self { folder, town, broker, address, services, client, stop, serving }, visitors))
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -269,6 +270,9 @@ store = "file://{folder}/bucket"
 batch = {{ max-events = 200, max-delay = "100ms" }}
 recovery = {{ interval = "500ms" }}
 {kafka}
+[intake]
+targets.crm = {{ http = "{services}/crm" }}
+
 [alerts]
 threshold = 10
 check-interval = "1s"

@@ -12,13 +12,14 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 
 /// What the payload of an article that is too long says.
 pub(super) const LONG_ARTICLE: &str = r#"{"words":180000}"#;
 
 /// Services in other programs, as far as redrive can tell.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Town {
     /// A bad release: every payment in euros is refused.
     pub(super) refuses_euros: AtomicBool,
@@ -29,8 +30,16 @@ pub(super) struct Town {
     delivered: AtomicU64,
     summarized: AtomicU64,
     pager: Mutex<Vec<Page>>,
-    /// Rung when somebody asks for the faults to be mended.
-    pub(super) mend: Notify,
+    visits: UnboundedSender<Visit>,
+}
+
+/// What whoever plays has done.
+#[derive(Debug)]
+pub(super) enum Visit {
+    /// Asked for the faults to be mended, and waits for that.
+    Mend(oneshot::Sender<()>),
+    /// Sent this to the CRM.
+    Letter(Bytes),
 }
 
 /// What the pager said.
@@ -41,19 +50,38 @@ pub(super) struct Page {
 }
 
 impl Town {
-    /// Opens the services, and says where they are.
-    pub(super) async fn open() -> anyhow::Result<(Arc<Self>, String)> {
-        let town = Arc::new(Self::default());
+    /// Opens the services, and says where they are and who visits them.
+    pub(super) async fn open() -> anyhow::Result<(Arc<Self>, String, UnboundedReceiver<Visit>)> {
+        let (visits, visitors) = unbounded_channel();
+        let town = Arc::new(Self::new(visits));
         let routes = Router::new()
             .route("/bank", post(bank))
             .route("/summaries", post(summaries))
             .route("/pager", post(pager))
+            .route("/crm", post(crm))
             .route("/mend", post(mend))
             .with_state(Arc::clone(&town));
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port is free on this machine")?;
         let address = format!("http://{}", listener.local_addr()?);
         tokio::spawn(async move { axum::serve(listener, routes).await });
-        Ok((town, address))
+        Ok((town, address, visitors))
+    }
+
+    fn new(visits: UnboundedSender<Visit>) -> Self {
+        Self {
+            refuses_euros: AtomicBool::default(),
+            down: AtomicBool::default(),
+            is_patient: AtomicBool::default(),
+            delivered: AtomicU64::default(),
+            summarized: AtomicU64::default(),
+            pager: Mutex::default(),
+            visits,
+        }
+    }
+
+    fn visit(&self, visit: Visit) {
+        // Nobody listens before the story is told.
+        let _ = self.visits.send(visit);
     }
 
     /// How many events the bank took.
@@ -100,9 +128,19 @@ async fn summaries(State(town): State<Arc<Town>>, body: Bytes) -> (StatusCode, S
     (StatusCode::OK, String::new())
 }
 
+/// Takes whatever letters are sent to it.
+async fn crm(State(town): State<Arc<Town>>, body: Bytes) -> StatusCode {
+    town.visit(Visit::Letter(body));
+    StatusCode::OK
+}
+
 /// The switch of a demo that is kept: whoever plays mends the faults by it.
 async fn mend(State(town): State<Arc<Town>>) -> &'static str {
-    town.mend.notify_one();
+    let (done, mended) = oneshot::channel();
+    town.visit(Visit::Mend(done));
+    if mended.await.is_err() {
+        return "the demo is ending\n";
+    }
     "mended: the bank takes euros, long articles are summarized, the odd rules are gone. Now retry.\n"
 }
 
