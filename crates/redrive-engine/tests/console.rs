@@ -395,6 +395,17 @@ async fn a_pause_is_for_every_instance_and_outlives_them() {
         shop.console.set_paused("mails", false, &ops()).await.unwrap();
         restarted.follow_pauses().await;
         assert_eq!((mails.switch.is_paused(), is_paused().await), (false, Some(false)));
+
+        // Two who switch at once: both instances end as the last one said, whoever was told first.
+        for last in [true, false] {
+            shop.console.set_paused("mails", !last, &ops()).await.unwrap();
+            restarted.set_paused("mails", last, &ops()).await.unwrap();
+            eventually(PATIENCE, "both agree", async || {
+                restarted.follow_pauses().await;
+                is_paused().await == Some(last) && mails.switch.is_paused() == last
+            })
+            .await;
+        }
         stop.cancel();
         runner.await.unwrap();
         shop.engine.stop().await;
@@ -445,6 +456,17 @@ async fn an_instance_that_lacks_a_pipeline_leaves_the_operation_to_one_that_has_
         }
         shop.engine.stop().await;
     }
+}
+
+/// It was sent as far as it was frozen, and told as finished.
+#[tokio::test]
+async fn a_set_that_is_being_frozen_cannot_be_sent_by_resuming_it() {
+    let shop = Shop::open(redrive_testkit::sqlite()).await;
+    let id = shop.console.start(&redrive(), &ops(), None).await.unwrap().id;
+    let resumed = shop.console.turn(id, OperationState::Running, &ops()).await;
+    assert!(matches!(resumed, Err(ConsoleError::WrongState { .. })), "{resumed:?}");
+    assert_eq!(shop.console.operation(id).await.unwrap().state, OperationState::Freezing);
+    shop.engine.stop().await;
 }
 
 /// Operation 1 of a ledger that was made anew was told that its letters were sent: by operation 1 of the old one.
@@ -498,11 +520,11 @@ async fn a_late_repetition_of_a_request_sends_nothing() {
         let before = redriven().await;
         shop.console.redrive(&letter, None, &ops(), Some("first")).await.unwrap();
         assert_eq!((redriven().await, shop.jobs.stats().await.unwrap().waiting()), (before, 1));
-        let other = shop.console.redrive(&letter, Some(b"{}"), &ops(), Some("first")).await;
-        assert!(
-            matches!(other, Err(ConsoleError::Store(redrive_store::Error::OtherRequest(_)))),
-            "{other:?}"
-        );
+        for edited in [&b"{}"[..], b""] {
+            let other = shop.console.redrive(&letter, Some(edited), &ops(), Some("first")).await;
+            let is_other = matches!(other, Err(ConsoleError::Store(redrive_store::Error::OtherRequest(_))));
+            assert!(is_other, "{other:?}");
+        }
         shop.engine.stop().await;
     }
 }

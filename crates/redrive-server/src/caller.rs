@@ -30,7 +30,11 @@ impl<S: Send + Sync> FromRequestParts<S> for RequestKey {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let Some(key) = parts.headers.get("idempotency-key") else { return Ok(Self(None)) };
+        let mut keys = parts.headers.get_all("idempotency-key").iter();
+        let Some(key) = keys.next() else { return Ok(Self(None)) };
+        if keys.next().is_some() {
+            return Err(Problem::field("Idempotency-Key", "is there twice: give one"));
+        }
         let visible = |byte: &u8| byte.is_ascii_graphic();
         let key = key.as_bytes();
         if key.is_empty() || key.len() > MAX_KEY || !key.iter().all(visible) {

@@ -52,6 +52,7 @@ mod serve;
 mod session;
 mod span;
 mod trickle;
+mod unread;
 
 pub mod duration;
 pub mod number;

@@ -34,6 +34,15 @@ pub(crate) enum Invalid {
     Skip,
 }
 
+impl Invalid {
+    pub(crate) const fn name(self) -> &'static [u8] {
+        match self {
+            Self::Refuse => b"refuse ",
+            Self::Skip => b"skip ",
+        }
+    }
+}
+
 /// How many wrong lines are named in an answer.
 const MOST_NAMED: usize = 100;
 

@@ -72,15 +72,16 @@ parts_of_site!(
 
 /// All routes, behind the limits.
 pub fn router(site: Site, limits: Limits) -> Router {
-    let access = site.access.clone();
+    let (access, stop) = (site.access.clone(), site.stop.clone());
     let routes = described(&access).merge(pages::pages()).fallback(pages::not_found).with_state(site);
-    guarded(routes.layer(middleware::from_fn_with_state(access, access::guard)), limits)
+    guarded(routes.layer(middleware::from_fn_with_state(access, access::guard)), limits, stop)
 }
 
 /// The same routes for a caller inside this process, who needs no token.
 pub fn inside(site: Site, caller: Caller) -> Router {
+    let stop = site.stop.clone();
     let routes = described(&Access::default()).fallback(pages::not_found).with_state(site);
-    guarded(routes.layer(Extension(caller)), Limits { body: usize::MAX })
+    guarded(routes.layer(Extension(caller)), Limits { body: usize::MAX }, stop)
 }
 
 /// The API and its description.
@@ -95,11 +96,11 @@ fn described(access: &Access) -> Router<Site> {
 
 /// Outermost first: every answer is secured, panics are caught, foreign errors are rewritten, bodies are
 /// bounded in time and in size.
-fn guarded(routes: Router, limits: Limits) -> Router {
+fn guarded(routes: Router, limits: Limits, stop: CancellationToken) -> Router {
     routes
         .layer(DefaultBodyLimit::disable())
         .layer(RequestBodyLimitLayer::new(limits.body))
-        .layer(middleware::from_fn(trickle::bound))
+        .layer(middleware::from_fn_with_state(stop, trickle::bound))
         .layer(middleware::map_response(problem::normalise))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::map_response(headers::secure))
@@ -221,7 +222,11 @@ mod tests {
         async fn swallows(_: Bytes) -> StatusCode {
             StatusCode::OK
         }
-        guarded(Router::new().route("/panic", get(panics)).route("/body", post(swallows)), LIMITS)
+        guarded(
+            Router::new().route("/panic", get(panics)).route("/body", post(swallows)),
+            LIMITS,
+            CancellationToken::new(),
+        )
     }
 
     #[tokio::test]

@@ -2,7 +2,8 @@
 //!
 //! A connection costs memory and a file for as long as it lasts, so it must not last for nothing: whoever has not
 //! sent a whole header within [`HEADER_PATIENCE`] is hung up on. That holds between two requests as well: an idle
-//! connection is closed after as long. Bodies have their own patience ([`crate::trickle`]).
+//! connection is closed after as long. Bodies have their own patience ([`crate::trickle`]), and so have answers that
+//! nobody reads ([`crate::unread`]).
 
 use std::io::ErrorKind;
 use std::pin::pin;
@@ -21,6 +22,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+
+use crate::unread::Unread;
 
 /// How long a request may take to say what it wants.
 const HEADER_PATIENCE: Duration = Duration::from_secs(20);
@@ -106,7 +109,8 @@ async fn attend(stream: TcpStream, router: Router, stop: CancellationToken) {
     });
     let mut server = http1::Builder::new();
     let server = server.timer(TokioTimer::new()).header_read_timeout(HEADER_PATIENCE);
-    let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
+    let mut connection =
+        pin!(server.serve_connection(TokioIo::new(Unread::new(stream, stop.clone())), service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = stop.cancelled() => {

@@ -47,6 +47,8 @@ pub(crate) struct Actions {
     pub(crate) redrive: Act,
     pub(crate) edit: Edit,
     pub(crate) resolve: Act,
+    /// Of `t`: nobody follows this closed letter any more, so it may be purged.
+    pub(crate) settled: &'static str,
     /// Whether letters go back in the order in which they are sent.
     pub(crate) in_order: bool,
     /// Where everything is: accepted, in flight, delivered, open, parked, resolved, expired, dropped.
@@ -81,7 +83,7 @@ impl DeadLetters {
             .clone()
             .with_sql("purged", "{letters}")
             .with_sql("purged_id", "{letter_id}")
-            .with_sql("closed", &columns.closed())
+            .with_sql("closed", &format!("({}) AND {}", columns.closed(), actions.settled))
             .with_sql("old", &old)
             .with_sql("limit", "$3")
             .statement(PURGE);

@@ -41,6 +41,9 @@ pub enum Error {
     /// A key makes several requests one, and this one is not the request that has it.
     #[error("the key {0} is that of a request for something else: use a new key for each")]
     OtherRequest(String),
+    /// Many requests with this key come and go: the same again is answered in a moment.
+    #[error("the key {0} is being used by others right now: send it again in a moment")]
+    Busy(String),
     /// A setting cannot be used.
     #[error("{0}")]
     Setting(String),
@@ -63,6 +66,7 @@ impl Error {
             }
             Self::Rejected { dialect, source } => failure(*dialect, source),
             Self::Refused { .. } => Failure::permanent("Refused", self.to_string()),
+            Self::Busy(_) => Failure::transient("Busy", self.to_string()),
             Self::OtherRequest(_) => Failure::permanent("OtherRequest", self.to_string()),
             Self::Setting(_) => Failure::unclassified("Setting", self.to_string()),
         }

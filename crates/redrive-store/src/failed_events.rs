@@ -321,6 +321,7 @@ fn dead_letters(database: &Database, names: &Names, options: FailedEventsOptions
         edit: Edit::in_place(names, "{payload}", Payload::Text),
         balance: include_str!("../sql/failed_events/balance.sql"),
         resolve: Act::update(names, dialect, WAITING, include_str!("../sql/failed_events/resolve.sql")),
+        settled: "1 = 1",
         in_order: false,
         outcomes: None,
     };

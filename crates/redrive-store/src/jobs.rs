@@ -398,6 +398,7 @@ fn dead_letters(database: &Database, names: &Names, options: JobsOptions) -> Dea
         edit: Edit::in_place(names, "payload", Payload::Text),
         balance: include_str!("../sql/jobs/balance.sql"),
         resolve: Act::update(names, dialect, WAITING, include_str!("../sql/jobs/resolve.sql")),
+        settled: "1 = 1",
         in_order: false,
         outcomes: None,
     };

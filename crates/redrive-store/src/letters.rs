@@ -390,6 +390,7 @@ fn dead_letters(database: &Database, names: &Names, pipeline: &str, kind: Pipeli
         edit: Edit::in_place(names, "payload", Payload::Bytes),
         balance: include_str!("../sql/letters/balance.sql"),
         resolve: Act::update(names, dialect, WAITING, include_str!("../sql/letters/resolve.sql")),
+        settled: "1 = 1",
         in_order: true,
         outcomes: None,
     };

@@ -377,6 +377,9 @@ fn shape(options: &OutboxOptions) -> Shape {
 }
 
 const WAITING: &str = "t.resolved = FALSE";
+/// What it was sent back as is not under way: its letter says what became of it.
+const SETTLED: &str = "(t.redriven = FALSE OR NOT EXISTS (SELECT 1 FROM {table} AS e \
+                       WHERE e.origin_id = COALESCE(t.origin_id, t.original_event_id) AND e.processed = FALSE))";
 
 fn dead_letters(database: &Database, names: &Names, options: OutboxOptions) -> DeadLetters {
     let dialect = database.dialect();
@@ -432,6 +435,7 @@ fn dead_letters(database: &Database, names: &Names, options: OutboxOptions) -> D
             }
         },
         resolve,
+        settled: SETTLED,
         in_order: is_in_order,
         outcomes: Some(names.statement(OUTCOMES)),
     };

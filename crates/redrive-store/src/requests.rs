@@ -75,6 +75,8 @@ const COLUMNS: [(&str, Kind); 4] =
     [("scope", Kind::Text), ("operator", Kind::Text), ("request_key", Kind::Text), ("digest", Kind::Text)];
 /// How long keys are remembered.
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
+/// How often a key is tried that others take and give back meanwhile.
+const TRIES: usize = 20;
 /// After so many requests old ones are deleted, more at a time than have come since.
 const TIDY_EVERY: u64 = 100;
 const TIDY_MOST: i64 = 1_000;
@@ -144,20 +146,24 @@ impl Requests {
         let digest = format!("{digest:016x}");
         let text = |text: &str| Column::Texts(vec![text.to_owned()]);
         let row = vec![text(scope), text(key.operator.name()), text(&key.key), text(&digest)];
-        if let Some(WorkId(id)) = self.insert.run(session, row).await?.first() {
-            return Ok(Asked::New(*id));
+        let value = |text: &str| Value::Text(text.to_owned());
+        for _ in 0..TRIES {
+            if let Some(WorkId(id)) = self.insert.run(session, row.clone()).await?.first() {
+                return Ok(Asked::New(*id));
+            }
+            let values = vec![value(&key.key), value(key.operator.name()), value(scope)];
+            let rows = session.rows(&self.find, values).await?;
+            // It was there, and was withdrawn in this moment.
+            let Some(row) = rows.first() else { continue };
+            if row.text(1)? != digest {
+                return Err(Error::OtherRequest(key.key.clone()));
+            }
+            return Ok(match row.opt_text(2)? {
+                Some(answer) => Asked::Answered(answer),
+                None => Asked::Begun(row.int(0)?),
+            });
         }
-        let text = |text: &str| Value::Text(text.to_owned());
-        let values = vec![text(&key.key), text(key.operator.name()), text(scope)];
-        let rows = session.rows(&self.find, values).await?;
-        let row = rows.first().ok_or_else(|| Error::OtherRequest(key.key.clone()))?;
-        if row.text(1)? != digest {
-            return Err(Error::OtherRequest(key.key.clone()));
-        }
-        Ok(match row.opt_text(2)? {
-            Some(answer) => Asked::Answered(answer),
-            None => Asked::Begun(row.int(0)?),
-        })
+        Err(Error::Busy(key.key.clone()))
     }
 
     /// Begins a transaction with the key of a request, or says what that was answered before.

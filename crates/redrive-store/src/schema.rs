@@ -87,7 +87,8 @@ fn statements(file: &str) -> Vec<String> {
 /// The name of an index starts with that of its table, and keeps its capitals as the table does.
 fn quote_index(dialect: Dialect, statement: &str) -> String {
     let head = ["CREATE UNIQUE INDEX ", "CREATE INDEX "].into_iter().find(|head| statement.starts_with(head));
-    let named = head.and_then(|head| Some((head, statement.strip_prefix(head)?.split_once(' ')?)));
+    let named =
+        head.and_then(|head| Some((head, statement.strip_prefix(head)?.split_once(char::is_whitespace)?)));
     match named {
         Some((head, (name, rest))) => format!("{head}{} {rest}", dialect.quote(name)),
         None => statement.to_owned(),

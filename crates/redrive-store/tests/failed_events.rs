@@ -123,7 +123,8 @@ async fn what_was_resolved_a_week_ago_is_cleaned_up_whoever_resolved_it() {
         let mut client = Client::connect(&database).await;
         let sql = |sql: &str, id: WorkId| format!("{sql} WHERE id = {id}");
         // One was saved eight days ago, another that long ago by a person with plain SQL.
-        client.run(&sql("UPDATE failed_events SET resolved_at = '2026-01-01 00:00:00'", all[0])).await;
+        let saved = "UPDATE failed_events SET resolved_at = '2026-01-01 00:00:00', failed_at = 1767200000000";
+        client.run(&sql(saved, all[0])).await;
         let old = (now - Duration::from_secs(8 * 86_400)).as_millisecond();
         let by_hand = format!("UPDATE failed_events SET status = 'RESOLVED', failed_at = {old}");
         client.run(&sql(&by_hand, all[3])).await;

@@ -4,7 +4,9 @@
 
 mod common;
 
-use common::{LONG, NOW, dead, done, event, failed, ids, operator, outbox, settle, take, take_one, timeout};
+use common::{
+    LONG, NOW, dead, done, event, failed, ids, operator, order, outbox, settle, take, take_one, timeout,
+};
 use jiff::Timestamp;
 use redrive_core::dead_letter::{DeadLetterQueue, Filter, Operator, Origin, Page, Refusal, Status, Summary};
 use redrive_core::event::{NewEvent, WorkId};
@@ -453,5 +455,21 @@ async fn events_in_the_applications_transaction_share_its_fate() {
             let error = append_in(&outbox, &mut other, vec![event("a")]).await.unwrap_err();
             assert!(matches!(error, Error::Setting(_)), "{error}");
         }
+    }
+}
+
+/// A ramp that followed it was told that all was well.
+#[tokio::test]
+async fn the_letter_of_an_event_that_is_under_way_is_not_purged() {
+    for database in testkit::backends(file!()).await {
+        let outbox = outbox(&database, OutboxOptions::new("orders")).await;
+        outbox.append(vec![event("a")]).await.unwrap();
+        settle(&outbox, dead(take(&outbox, 1, LONG).await, &timeout())).await;
+        let letter = outbox.ids(&Filter::default(), None, 10).await.unwrap().ids;
+        assert_eq!(outbox.redrive(&letter, &order()).await.unwrap().done.len(), 1);
+        let later = Timestamp::now() + LONG;
+        assert_eq!(outbox.purge(later).await.unwrap(), 0, "{:?}", database.backend);
+        settle(&outbox, done(take(&outbox, 1, LONG).await)).await;
+        assert_eq!(outbox.purge(later).await.unwrap(), 1, "{:?}", database.backend);
     }
 }

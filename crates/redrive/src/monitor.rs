@@ -81,8 +81,15 @@ impl Monitor {
             preparing.spawn(async move {
                 let part = &monitor.parts[index];
                 if stop.run_until_cancelled(part.prepare()).await.is_some() {
-                    // One that was paused before a restart stays paused; if that cannot be read now, it works.
-                    let _ = timeout(PATIENCE, monitor.console.follow_pauses()).await;
+                    // One that was paused before a restart stays paused. If that cannot be read now, it works: the
+                    // console's database must not keep a healthy pipeline from it.
+                    if timeout(PATIENCE, monitor.console.follow_pauses()).await != Ok(true) {
+                        let name = part.part.name();
+                        tracing::warn!(
+                            name,
+                            "begins to work: whether somebody has paused it cannot be read now"
+                        );
+                    }
                     part.start(&running);
                     stop.run_until_cancelled(monitor.check()).await;
                 }

@@ -65,7 +65,9 @@ impl Retention {
         let before = Timestamp::now().checked_sub(self.keep).unwrap_or(Timestamp::MIN);
         let mut deleted = 0;
         while !stop.is_cancelled() {
-            let (count, is_all) = self.kept.purge(before).await?;
+            // What is under way at the stop is undone, or done: both are right.
+            let Some(purged) = stop.run_until_cancelled(self.kept.purge(before)).await else { break };
+            let (count, is_all) = purged?;
             counter!("redrive_purged_total", "pipeline" => self.pipeline.clone()).increment(count);
             deleted += count;
             if is_all {

@@ -60,6 +60,11 @@ impl Selection {
         set.filter(|(name, part)| *name != "q" || !part.trim().is_empty()).collect()
     }
 
+    /// Whether it asks for a text that has no letter in it.
+    pub(crate) fn has_blank_text(&self) -> bool {
+        self.text.as_ref().is_some_and(|text| text.trim().is_empty())
+    }
+
     /// As a filter of an operation.
     pub(crate) fn filter(&self) -> Value {
         let parts = self.query().into_iter().map(|(name, part)| (name.to_owned(), Value::String(part)));

@@ -102,6 +102,7 @@ const WRONG: &[Case] = &[
         "[outbox.a]\n[outbox.b]\ndlq-table = \"b_dlq\"\n",
         &[(2, "outbox.b.table", "already used by `outbox.a.table`")],
     ),
+    ("[jobs.a]\nkeep-resolved = \"10s\"\n", &[(2, "jobs.a.keep-resolved", "shorter than 1h")]),
     (
         "[outbox.a]\nprocessed = \"delete\"\nkeep-processed = \"1d\"\n",
         &[(3, "outbox.a.keep-processed", "has no effect")],

@@ -134,13 +134,15 @@ fn exit_codes_mean_something() {
         assert_failed(&way.run(folder, &["retry", "orders:1", "--type", "Broken"]), 2, &["one of the two"]);
         assert_failed(&way.run(folder, &["retry", "orders:1", "--all"]), 2, &["cannot be used"]);
         // Every message has an empty text in it: all letters went.
-        for command in ["retry", "resolve"] {
-            assert_failed(
-                &way.run(folder, &[command, "-q", "", "--yes"]),
-                2,
-                &["say which letters", "--all"],
-            );
+        for (command, beside) in
+            [("retry", "--all"), ("resolve", "--type=Broken"), ("retry", "--type=Broken")]
+        {
+            let output = way.run(folder, &[command, "-q", "", beside, "--yes"]);
+            assert_failed(&output, 2, &["-q is blank", "leave it out"]);
         }
+        std::fs::write(folder.join("nothing.json"), "").unwrap();
+        let output = way.run(folder, &["retry", "orders:1", "--edit", "nothing.json"]);
+        assert_failed(&output, 2, &["nothing.json is empty", "nothing was sent"]);
         // They went as they were.
         for many in [&["--type", "Broken"][..], &["--all"], &["--type", "Broken", "--canary"]] {
             let args = [&["retry", "--edit", "redrive.toml", "--yes"], many].concat();

@@ -289,7 +289,7 @@ fn processed_events_are_deleted_when_they_are_old() {
 #[test]
 fn closed_letters_are_deleted_when_they_are_old_and_open_ones_stay() {
     let receiver = Receiver::start(|_| (409, Duration::ZERO));
-    let config = outbox_to(&receiver).replacen('\n', "\nkeep-resolved = \"1s\"\n", 1);
+    let config = outbox_to(&receiver).replacen('\n', "\nkeep-resolved = \"1h\"\n", 1);
     let folder = folder_with(&config);
     let server = Server::ready(folder.path());
     server.post(EVENTS, &json!([event("Posted", "a"), event("Posted", "b")]));
@@ -297,6 +297,14 @@ fn closed_letters_are_deleted_when_they_are_old_and_open_ones_stay() {
     server.wait_metric(r#"redrive_events_total{pipeline="orders",type="Posted",outcome="dead"} 2"#);
     let first = letters().remove(0);
     server.post(&format!("/api/v1/dead-letters/orders:{first}/resolve"), &json!({"note": "by phone"}));
+    drop(server);
+    let long_ago = "UPDATE outbox_event_dlq SET failed_at = '2026-01-01 00:00:00.000'";
+    column(folder.path(), long_ago);
+    column(
+        folder.path(),
+        &format!("{long_ago}, resolved_at = '2026-01-01 00:00:00.000' WHERE resolved = TRUE"),
+    );
+    let server = Server::ready(folder.path());
     server.wait_metric(r#"redrive_purged_total{pipeline="orders"} 1"#);
     assert_eq!(letters().len(), 1, "the other one waits for somebody");
 }

@@ -90,7 +90,8 @@ impl Fuse {
     /// A letter that was sent failed again.
     pub(super) fn note_failure(&mut self, now: Instant) -> Change {
         match &mut self.state {
-            State::Blown { .. } => return Change::None,
+            // One that was sent before it had blown says nothing of now.
+            State::Blown { .. } | State::Probing { sent: 0, .. } => return Change::None,
             State::Probing { sent, failed } => {
                 *failed += 1;
                 if *failed < *sent {

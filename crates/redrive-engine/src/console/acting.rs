@@ -28,7 +28,7 @@ impl Console {
     ) -> Result<(), ConsoleError> {
         let desk = self.desk(&id.pipeline)?;
         self.records.audit.ping().await?;
-        let digest = request::digest_of(Action::Redrive, id, payload.unwrap_or_default());
+        let digest = request::digest_of(Action::Redrive, id, payload);
         let Some(asking) = self.ask(operator, key, digest).await? else { return Ok(()) };
         let done = self.redrive_asked(desk, id, payload, &Order::new(operator, &request::mark(key))).await;
         asking.end(&self.records.requests, &done).await;
@@ -72,7 +72,7 @@ impl Console {
     ) -> Result<(), ConsoleError> {
         let desk = self.desk(&id.pipeline)?;
         self.records.audit.ping().await?;
-        let digest = request::digest_of(Action::Resolve, id, note.as_bytes());
+        let digest = request::digest_of(Action::Resolve, id, Some(note.as_bytes()));
         let Some(asking) = self.ask(operator, key, digest).await? else { return Ok(()) };
         let done = self.resolve_asked(desk, id, operator, note, asking.is_resumed()).await;
         asking.end(&self.records.requests, &done).await;
@@ -216,6 +216,10 @@ impl Console {
             OperationState::Running => "resume",
             _ => "cancel",
         };
+        // Only a set that is whole is sent: whoever freezes it says when.
+        if (operation.state, next) == (OperationState::Freezing, OperationState::Running) {
+            return Err(ConsoleError::WrongState { id, verb, state: operation.state });
+        }
         let reason = match next {
             OperationState::Running => String::new(),
             _ => format!("by {}", operator.name()),

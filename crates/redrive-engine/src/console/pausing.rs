@@ -13,12 +13,20 @@ pub(super) struct Pausing(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// The pipelines that were paused when it was read last.
-    seen: BTreeSet<String>,
+    /// The pipelines that are paused, as was last read or switched here: what differs from it is news.
+    known: BTreeSet<String>,
     /// What was switched here and is not written down yet: it goes before what is written.
-    switched: BTreeMap<String, (bool, Operator)>,
+    unwritten: BTreeMap<String, Switched>,
     /// How often something was switched here: what was read before the last time is old.
     times: u64,
+}
+
+#[derive(Clone)]
+struct Switched {
+    paused: bool,
+    operator: Operator,
+    /// Which switching it was.
+    number: u64,
 }
 
 impl Console {
@@ -44,36 +52,37 @@ impl Console {
         Ok(())
     }
 
-    /// Pauses and resumes the pipelines of this process as it is written down.
-    pub async fn follow_pauses(&self) {
+    /// Pauses and resumes the pipelines of this process as it is written down; whether that could be read.
+    pub async fn follow_pauses(&self) -> bool {
         self.write_switched().await;
-        let (times, switched) = self.pausing.now();
+        let times = self.pausing.lock().times;
         let paused = match self.records.pauses.all().await {
             Ok(paused) => paused,
             Err(error) => {
                 tracing::debug!(%error, "it cannot be read which pipelines are paused");
-                return;
+                return false;
             }
         };
-        // One that was switched meanwhile is not switched back by what was read before.
         let mut state = self.pausing.lock();
-        if state.times != times {
-            return;
+        // One that was switched meanwhile is not switched back by what was read before.
+        if state.times != times || !state.unwritten.is_empty() {
+            return true;
         }
         // What did not change is left alone: the program around us may use the switches, too.
-        for name in paused.symmetric_difference(&state.seen).filter(|name| !switched.contains_key(*name)) {
+        for name in paused.symmetric_difference(&state.known) {
             if let Some(workers) = self.desks.get(name).and_then(|desk| desk.workers.as_ref()) {
                 workers.switch.set_paused(paused.contains(name));
             }
         }
-        state.seen = paused;
+        state.known = paused;
+        true
     }
 
     async fn write_switched(&self) {
-        let (times, switched) = self.pausing.now();
-        for (pipeline, (paused, operator)) in switched {
+        let unwritten = self.pausing.lock().unwritten.clone();
+        for (pipeline, Switched { paused, operator, number }) in unwritten {
             match self.records.pauses.set(&pipeline, paused, &operator).await {
-                Ok(()) => self.pausing.written(&pipeline, times),
+                Ok(()) => self.pausing.written(&pipeline, number),
                 Err(error) => {
                     tracing::warn!(pipeline, paused, %error, "switched here, and not written down yet");
                 }
@@ -86,20 +95,20 @@ impl Pausing {
     fn switched(&self, pipeline: &str, paused: bool, operator: &Operator) {
         let mut state = self.lock();
         state.times += 1;
-        state.switched.insert(pipeline.to_owned(), (paused, operator.clone()));
+        match paused {
+            true => state.known.insert(pipeline.to_owned()),
+            false => state.known.remove(pipeline),
+        };
+        let switched = Switched { paused, operator: operator.clone(), number: state.times };
+        state.unwritten.insert(pipeline.to_owned(), switched);
     }
 
     /// It is written as it was switched, unless that has been done again since.
-    fn written(&self, pipeline: &str, times: u64) {
+    fn written(&self, pipeline: &str, number: u64) {
         let mut state = self.lock();
-        if state.times == times {
-            state.switched.remove(pipeline);
+        if state.unwritten.get(pipeline).is_some_and(|switched| switched.number == number) {
+            state.unwritten.remove(pipeline);
         }
-    }
-
-    fn now(&self) -> (u64, BTreeMap<String, (bool, Operator)>) {
-        let state = self.lock();
-        (state.times, state.switched.clone())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

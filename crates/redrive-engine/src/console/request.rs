@@ -187,9 +187,9 @@ pub(super) fn mark(key: Option<&str>) -> String {
 }
 
 /// What a request about one letter asks for, in short.
-pub(super) fn digest_of(action: Action, id: &LetterId, more: &[u8]) -> u64 {
-    let mut asked = serde_json::to_vec(&(action, id)).unwrap_or_default();
-    asked.extend_from_slice(more);
+pub(super) fn digest_of(action: Action, id: &LetterId, content: Option<&[u8]>) -> u64 {
+    let mut asked = serde_json::to_vec(&(action, id, content.is_some())).unwrap_or_default();
+    asked.extend_from_slice(content.unwrap_or_default());
     digest(&asked)
 }
 

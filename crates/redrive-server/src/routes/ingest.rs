@@ -79,7 +79,8 @@ pub(super) async fn ingest(
         None => accept(door, &name, lines).await?,
         Some(key) => {
             let key = redrive_store::RequestKey { operator, key };
-            let (requests, asked) = (console.requests(), digest(&bytes));
+            let (requests, asked) =
+                (console.requests(), digest(&[form.name(), invalid.name(), &bytes].concat()));
             accept_once(requests, &key, asked, door, &name, lines).await?
         }
     };
@@ -147,6 +148,13 @@ impl Form {
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "Send Content-Type: application/json for one event or an array, application/x-ndjson for one per line.",
             )),
+        }
+    }
+
+    const fn name(&self) -> &'static [u8] {
+        match self {
+            Self::Json => b"json ",
+            Self::Lines => b"lines ",
         }
     }
 

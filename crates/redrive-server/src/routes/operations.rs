@@ -210,7 +210,15 @@ impl Meant {
             return Err(Problem::field("ids", why));
         }
         let ids = ids.iter().map(|id| letter_id(id)).collect::<Result<_, _>>()?;
-        let filter = self.filter.unwrap_or_default().check()?;
+        let filter = self.filter.unwrap_or_default();
+        // Every message has a blank text in it, such as that of a variable that was never set.
+        if filter.q.as_ref().is_some_and(|text| text.trim().is_empty()) {
+            return Err(Problem::field(
+                "q",
+                "is blank, and that is in every message: say what to look for, or leave it out",
+            ));
+        }
+        let filter = filter.check()?;
         Ok(Request { ids, all: self.all, note, ..Request::new(action, filter) })
     }
 }

@@ -15,6 +15,9 @@ pub(super) fn trouble(pipeline: &str, error: &Error) -> Problem {
             "Idempotency-Key",
             "is that of a request for something else: use a new key for each",
         ),
+        Error::Busy(_) => Problem::unavailable(
+            "Requests with this Idempotency-Key come and go right now. Nothing was done: send it again in a moment.",
+        ),
         Error::Unavailable { .. } => {
             tracing::warn!(pipeline, %error, "a request failed: the store is not available");
             Problem::unavailable(format!(

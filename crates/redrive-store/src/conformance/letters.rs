@@ -436,7 +436,9 @@ async fn a_purge_takes_the_closed_ones_only<S: DeadLetterSubject>(subject: &S) {
     let before = queue.stats().await.expect("stats");
     assert_eq!(queue.purge(Timestamp::UNIX_EPOCH).await.expect("purge"), 0, "nothing is that old");
     let purged = queue.purge(Timestamp::now() + Duration::from_secs(3600)).await.expect("purge");
-    assert_eq!(purged, before.count(Status::Resolved) + before.count(Status::Redriven));
+    // What was sent back may still be under way, and is followed by its letter.
+    let closed = before.count(Status::Resolved) + before.count(Status::Redriven);
+    assert!((before.count(Status::Resolved)..=closed).contains(&purged), "{purged} of {before:?}");
     let after = queue.stats().await.expect("stats");
     assert_eq!((after.waiting(), after.count(Status::Resolved)), (before.waiting(), 0));
     assert!(queue.get(&buried[0]).await.expect("get").is_none());

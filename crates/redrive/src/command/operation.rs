@@ -21,6 +21,10 @@ const LOOK: Duration = Duration::from_millis(300);
 
 /// The request for many.
 pub(super) fn wanted(which: &Which) -> Result<Value, Failure> {
+    if which.selection.has_blank_text() {
+        let said = "-q is blank, and that is in every message: say what to look for, or leave it out";
+        return Err(Failure::Usage(said.to_owned()));
+    }
     if which.selection.is_empty() && !which.all {
         let said = "say which letters: an id, a filter such as --group or --type, or --all for every letter that waits";
         return Err(Failure::Usage(said.to_owned()));

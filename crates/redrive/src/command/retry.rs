@@ -40,11 +40,21 @@ pub(crate) async fn run(line: &Line, to: &To, which: &Which, how: &How<'_>) -> R
     };
     only_one(which)?;
     let body = match how.edit {
-        Some(file) => json!({"payload_base64": STANDARD.encode(read(file)?)}),
+        Some(file) => json!({"payload_base64": STANDARD.encode(payload(file)?)}),
         None => json!({}),
     };
     let done: Done = line.post_once(&["dead-letters", id, "redrive"], &body, &key()).await?;
     told(to, &done, "sent back to work")
+}
+
+/// What is sent instead. A file with nothing in it is what a command leaves behind that failed.
+fn payload(file: &Path) -> Result<Vec<u8>, Failure> {
+    let bytes = read(file)?;
+    if bytes.is_empty() {
+        let said = format!("{} is empty: nothing was sent", file.display());
+        return Err(Failure::Usage(said));
+    }
+    Ok(bytes)
 }
 
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::auto_redrive::AutoRedrive;
 use super::context::Context;
 use super::handler::Handler;
-use super::outbox::{BACKOFF, KEEP_RESOLVED};
+use super::outbox::{BACKOFF, keep_resolved};
 use super::retry::Backoff;
 use super::section::Section;
 
@@ -64,7 +64,7 @@ impl IntakeConfig {
                 "`alerts.threshold`",
                 "How many unresolved letters raise an alert.",
             ),
-            keep_resolved: section.optional(KEEP_RESOLVED.0, KEEP_RESOLVED.1),
+            keep_resolved: keep_resolved(section),
             auto_redrive: AutoRedrive::read_all(section),
         }
     }

@@ -8,7 +8,7 @@ use super::context::Context;
 use super::database::DatabaseUrl;
 use super::handler::Handler;
 use super::identifier::{ColumnName, TableName};
-use super::outbox::{BACKOFF, KEEP_RESOLVED, Processed};
+use super::outbox::{BACKOFF, Processed, keep_resolved};
 use super::retry::Backoff;
 use super::section::Section;
 
@@ -101,7 +101,7 @@ impl JobsConfig {
                 "How long a claim lasts without a heartbeat; then another worker takes over.",
             ),
             completed: section.get("completed", "keep", "What becomes of completed jobs."),
-            keep_resolved: section.optional(KEEP_RESOLVED.0, KEEP_RESOLVED.1),
+            keep_resolved: keep_resolved(section),
             alert_threshold: section.derived(
                 "alert-threshold",
                 context.alert_threshold,

@@ -11,7 +11,7 @@ use super::document::{Node, Value};
 use super::environment::Environment;
 use super::handler::{read_headers, read_properties};
 use super::identifier::{ColumnName, TableName};
-use super::outbox::KEEP_RESOLVED;
+use super::outbox::keep_resolved;
 use super::retry::{BackoffDefaults, Retry};
 use super::secret::Secret;
 use super::section::Section;
@@ -317,7 +317,7 @@ impl KafkaConfig {
             "`alerts.threshold`",
             "So many unresolved letters are too many.",
         );
-        let keep_resolved = section.optional(KEEP_RESOLVED.0, KEEP_RESOLVED.1);
+        let keep_resolved = keep_resolved(section);
         let sink = section.required_table("sink", "Where records are stored.", |section| {
             KafkaSink::read(section, name, context)
         });

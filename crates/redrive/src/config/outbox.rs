@@ -89,9 +89,21 @@ choice! {
 
 pub(crate) const BACKOFF: BackoffDefaults = BackoffDefaults { initial: "5s", factor: "2.0", max: "5m" };
 
+/// Those who follow a letter to its outcome have long done so by then.
+const SHORTEST_KEEP: Duration = Duration::from_secs(3600);
+
 /// How long closed letters are kept, wherever there are some.
-pub(super) const KEEP_RESOLVED: (&str, &str) =
-    ("keep-resolved", "How long resolved and redriven letters are kept; for ever when not set.");
+pub(super) fn keep_resolved(section: &mut Section<'_>) -> Option<Duration> {
+    let key = "keep-resolved";
+    let keep: Option<Duration> = section.optional(
+        key,
+        "How long resolved and redriven letters are kept, an hour at least; for ever when not set.",
+    );
+    if keep.is_some_and(|keep| keep < SHORTEST_KEEP) {
+        section.refuse(key, "is shorter than 1h: redrives that are followed need their letters for a while");
+    }
+    keep
+}
 
 impl OutboxConfig {
     pub(crate) fn read(name: &str, section: &mut Section<'_>, context: &mut Context) -> Option<Self> {
@@ -151,7 +163,7 @@ impl OutboxConfig {
             processed: section.get("processed", "keep", "What becomes of processed events."),
             keep_processed: section
                 .optional("keep-processed", "How long processed events are kept; for ever when not set."),
-            keep_resolved: section.optional(KEEP_RESOLVED.0, KEEP_RESOLVED.1),
+            keep_resolved: keep_resolved(section),
             auto_redrive: AutoRedrive::read_all(section),
             handler_timeout,
             handlers: section.table(

@@ -38,6 +38,6 @@ CREATE INDEX {table_name}_key ON {table} ({key}) WHERE status IN ('failed', 'dea
 CREATE INDEX {table_name}_dead ON {table} (COALESCE(completed_at, created_at), job_id)
     WHERE status IN ('failed', 'dead_letter');
 -- Dead jobs are counted from it alone: the rows with their payloads are not read.
-CREATE INDEX {table_name}_group
-    ON {table} (fingerprint, COALESCE(completed_at, created_at), job_id, status, resolved_at)
+CREATE INDEX {table_name}_group ON {table} (
+    fingerprint, COALESCE(completed_at, created_at), job_id, status, resolved_at)
     WHERE status IN ('failed', 'dead_letter');
