@@ -4,7 +4,7 @@
 //! long that took. What they redrive is counted, logged and written into the audit log. A letter that a person
 //! has closed or sent is left alone, as its queue says.
 //!
-//! What they redrive is followed: when nearly all of it fails again, the rule rests for some minutes ([`fuse`]), and
+//! What they redrive is followed: when nearly all of it fails again, the rule rests for some minutes (`fuse`), and
 //! that is logged, written down and shown as `redrive_auto_redrive_suspended`.
 
 mod followed;

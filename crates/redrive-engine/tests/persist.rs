@@ -361,9 +361,9 @@ async fn resolved_events_go_after_their_time_by_the_cron() {
         stand.start();
         stand.reaches("RESOLVED", 2).await;
         let mut client = stand.client().await;
-        client
-            .run("UPDATE failed_events SET resolved_at = '2026-01-01 00:00:00' WHERE short_url = 'old'")
-            .await;
+        let long_ago =
+            "UPDATE failed_events SET resolved_at = '2026-01-01 00:00:00', failed_at = 1767200000000";
+        client.run(&format!("{long_ago} WHERE short_url = 'old'")).await;
         eventually("the old one is deleted", async || stand.failed_count("RESOLVED").await == 1).await;
         assert_eq!(client.column("SELECT short_url FROM failed_events").await, ["new"]);
         stand.stop().await;
