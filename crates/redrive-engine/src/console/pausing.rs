@@ -60,7 +60,8 @@ impl Console {
             Ok(paused) => paused,
             Err(error) => {
                 tracing::debug!(%error, "it cannot be read which pipelines are paused");
-                return false;
+                // Without the table nobody has ever paused any.
+                return !error.is_unavailable();
             }
         };
         let mut state = self.pausing.lock();
