@@ -121,7 +121,13 @@ impl Monitor {
         }
         *told = look;
         let troubled = components.iter().filter(|component| !component.ok);
-        self.console.note_troubles(troubled.map(|part| (part.name.clone(), part.detail.clone())));
+        let troubled = troubled.map(|part| (part.name.clone(), part.detail.clone()));
+        // It is ready, since it takes events in; but something is wrong with it.
+        let stores = self.ingests.iter().filter_map(|ingest| {
+            let error = ingest.status().store_down?;
+            Some((ingest.name().to_owned(), format!("the store does not answer: {error}")))
+        });
+        self.console.note_troubles(troubled.chain(stores));
         for Component { kind, name, ok, .. } in components {
             gauge!("redrive_ready", "kind" => *kind, "name" => name.clone()).set(f64::from(u8::from(*ok)));
         }

@@ -34,7 +34,9 @@ pub enum ConsoleError {
         state: OperationState,
     },
     /// Nobody works on it in this process.
-    #[error("nobody works on {0} in this process: its workers are elsewhere, pause it there")]
+    #[error(
+        "nobody works on {0} in this process: pause it where its workers are (ingest has none, and cannot be paused)"
+    )]
     NoWorkers(String),
     /// The key of a request is that of another request.
     #[error("the key is that of operation {0}, which was asked for something else: use a new key")]

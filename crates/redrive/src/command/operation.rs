@@ -87,6 +87,12 @@ pub(super) fn report(to: &To, operation: &OperationView) -> Result<(), Failure> 
                 format!("operation {} is {}: {}", operation.id, operation.state, plain(&operation.reason));
             Err(Failure::Other(anyhow::Error::msg(said)))
         }
+        OperationStateName::Finished if operation.done == 0 && operation.refused > 0 => {
+            Err(Failure::Refused(format!(
+                "operation {}: none of the letters could be sent or closed",
+                operation.id
+            )))
+        }
         _ => Ok(()),
     }
 }
