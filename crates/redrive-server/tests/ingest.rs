@@ -210,8 +210,17 @@ async fn a_body_that_is_sent_again_with_its_key_comes_in_once() {
     assert_eq!(again, first);
     let (status, problem) = stand.post("estat", &headers, "{\"a\":2}\n").await;
     assert_eq!((status.as_u16(), &problem["field"]), (422, &json!("Idempotency-Key")), "{problem}");
+    let (status, problem) = stand.post("estat?invalid=skip", &headers[1..], body).await;
+    assert_eq!(status, StatusCode::UNSUPPORTED_MEDIA_TYPE, "{problem}");
+    let good = [("content-type", LINES), ("idempotency-key", "good")];
+    assert_eq!(stand.post("estat?invalid=skip", &good, "{\"a\":2}\n").await.0, StatusCode::ACCEPTED);
+    let (status, problem) = stand.post("estat", &good, "{\"a\":2}\n").await;
+    assert_eq!(status.as_u16(), 422, "what is done with wrong lines is part of the request: {problem}");
+    let twice = [("content-type", LINES), ("idempotency-key", "x"), ("idempotency-key", "y")];
+    let (status, problem) = stand.post("estat", &twice, "{\"a\":9}\n").await;
+    assert_eq!((status.as_u16(), &problem["field"]), (422, &json!("Idempotency-Key")), "{problem}");
     stand.post("estat", &[("content-type", LINES)], "{\"a\":3}\n").await;
-    assert_eq!(stand.accepted(), "{\"a\":1}\n{\"a\":3}\n");
+    assert_eq!(stand.accepted(), "{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n");
 }
 
 /// Nobody can say whether it came in before: it does not come in now, and the sender still has it.

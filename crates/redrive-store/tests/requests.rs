@@ -136,3 +136,28 @@ async fn the_ledger_tells_new_begun_and_answered_apart_and_forgets_after_a_day()
         assert_eq!(count(&mut client, "redrive_request").await, "1", "{:?}", database.backend);
     }
 }
+
+/// Some were told that the key was that of another request: it had been taken back while they looked it up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_taken_back_meanwhile_is_nobody_elses() {
+    for database in testkit::backends(file!()).await {
+        let requests = Arc::new(Requests::new(Database::connect(&database.url).await.unwrap()));
+        requests.migrate().await.unwrap();
+        let asking = (0..20).map(|_| {
+            let requests = Arc::clone(&requests);
+            tokio::spawn(async move {
+                for _ in 0..20 {
+                    match requests.ask(&key("a"), "letter", 1).await {
+                        // A victim of a deadlock leaves it there, which is as good.
+                        Ok(Asked::New(id)) => drop(requests.withdraw(id).await),
+                        Err(error) => assert!(!matches!(error, Error::OtherRequest(_)), "{error}"),
+                        Ok(_) => {}
+                    }
+                }
+            })
+        });
+        for asked in asking.collect::<Vec<_>>() {
+            asked.await.unwrap();
+        }
+    }
+}
