@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redrive_core::dead_letter::{Acted, Operator, Refusal};
 use redrive_core::event::storable;
+use serde::de::IgnoredAny;
 
+use crate::catalog::{ColumnInfo, ColumnType};
 use crate::database::Database;
 use crate::dialect::Dialect;
 use crate::error::{Error, again};
@@ -40,31 +42,54 @@ pub(crate) struct Edit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Payload {
     Text,
+    Json,
     Bytes,
 }
 
+impl Payload {
+    /// What the column keeps, and how the parameter `$1` is stored in it.
+    fn of(column: Option<&ColumnInfo>) -> (Self, String) {
+        match column {
+            Some(column) if column.kind == ColumnType::Bytes => (Self::Bytes, "$1".to_owned()),
+            Some(column) if column.kind == ColumnType::Json => (Self::Json, column.store_text("$1")),
+            Some(column) => (Self::Text, column.store_text("$1")),
+            None => (Self::Text, "$1".to_owned()),
+        }
+    }
+}
+
 impl Edit {
-    /// Changes the payload of the letter itself.
-    pub(crate) fn in_place(names: &Names, column: &str, payload: Payload) -> Self {
-        Self { statement: names.clone().with_sql("edited", column).statement(EDIT), payload }
+    /// Changes the payload of the letter itself, in this column.
+    pub(crate) fn in_place(names: &Names, column: &str, info: Option<&ColumnInfo>) -> Self {
+        let names = names.clone().with_sql("edited", column);
+        Self::elsewhere(&names, EDIT, info)
     }
 
     /// Changes it where the letter was sent to.
-    pub(crate) fn elsewhere(statement: Statement, payload: Payload) -> Self {
-        Self { statement, payload }
+    pub(crate) fn elsewhere(names: &Names, sql: Sql, info: Option<&ColumnInfo>) -> Self {
+        let (payload, value) = Payload::of(info);
+        Self { statement: names.clone().with_sql("edited_value", &value).statement(sql), payload }
+    }
+
+    /// Changes the bytes of the letter itself.
+    pub(crate) fn of_bytes(names: &Names, column: &str) -> Self {
+        let names = names.clone().with_sql("edited", column).with_sql("edited_value", "$1");
+        Self { statement: names.statement(EDIT), payload: Payload::Bytes }
     }
 
     fn value(&self, payload: &[u8]) -> Result<Value, String> {
-        match self.payload {
-            Payload::Bytes => Ok(Value::Bytes(payload.to_vec())),
-            Payload::Text => {
-                let text = std::str::from_utf8(payload).map_err(|error| {
-                    format!("this pipeline keeps text only, and the new payload is none: {error}")
-                })?;
-                storable("payload", text, usize::MAX).map_err(|refused| refused.to_string())?;
-                Ok(Value::Text(text.to_owned()))
-            }
+        if self.payload == Payload::Bytes {
+            return Ok(Value::Bytes(payload.to_vec()));
         }
+        let text = std::str::from_utf8(payload).map_err(|error| {
+            format!("this pipeline keeps text only, and the new payload is none: {error}")
+        })?;
+        storable("payload", text, usize::MAX).map_err(|refused| refused.to_string())?;
+        if self.payload == Payload::Json {
+            serde_json::from_str::<IgnoredAny>(text)
+                .map_err(|error| format!("this pipeline keeps JSON, and the new payload is none: {error}"))?;
+        }
+        Ok(Value::Text(text.to_owned()))
     }
 }
 

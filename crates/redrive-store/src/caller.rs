@@ -1,9 +1,12 @@
 //! A transaction of the application's own: events and jobs become part of it, or of nothing.
 
+use futures_util::future::BoxFuture;
 use sqlx::{MySqlConnection, PgConnection, SqliteConnection};
 
 use crate::dialect::Dialect;
 use crate::error::Error;
+use crate::insert::Executor;
+use crate::row::Row;
 use crate::statement::Statement;
 use crate::value::Value;
 
@@ -20,39 +23,66 @@ pub enum Caller<'t> {
     MySql(&'t mut MySqlConnection),
 }
 
-impl Caller<'_> {
-    /// Runs a statement of a store of this dialect in the caller's transaction.
-    pub(crate) async fn run(
-        &mut self,
-        dialect: Dialect,
-        statement: &Statement,
-        values: Vec<Value>,
-    ) -> Result<(), Error> {
-        if self.dialect() != dialect {
-            return Err(Error::Setting(format!(
-                "the transaction is on {}, the store on {dialect}: they must be the same database",
-                self.dialect()
-            )));
+/// Binds the values and runs the statement with the driver at hand; `wrap` is the driver's variant of [`Row`].
+macro_rules! query {
+    ($caller:expr, $statement:expr, $values:expr => |$query:ident, $connection:ident, $wrap:ident| $run:expr) => {
+        query!(@ $caller, $statement, $values, $query, $connection, $wrap, $run,
+            Sqlite bind_sqlite, Postgres bind_postgres, MySql bind_mysql)
+    };
+    (@ $caller:expr, $statement:expr, $values:expr, $query:ident, $connection:ident, $wrap:ident, $run:expr,
+        $($driver:ident $bind:ident),+) => {
+        match $caller {
+            $(Self::$driver($connection) => {
+                let query = sqlx::query($statement.text());
+                let $query = $values.into_iter().fold(query, |query, value| value.$bind(query));
+                let $wrap = Row::$driver;
+                $run
+            })+
         }
-        let query = statement.text();
-        let done = match self {
-            Self::Sqlite(connection) => {
-                let query =
-                    values.into_iter().fold(sqlx::query(query), |query, value| value.bind_sqlite(query));
-                query.execute(&mut **connection).await.map(drop)
-            }
-            Self::Postgres(connection) => {
-                let query =
-                    values.into_iter().fold(sqlx::query(query), |query, value| value.bind_postgres(query));
-                query.execute(&mut **connection).await.map(drop)
-            }
-            Self::MySql(connection) => {
-                let query =
-                    values.into_iter().fold(sqlx::query(query), |query, value| value.bind_mysql(query));
-                query.execute(&mut **connection).await.map(drop)
-            }
-        };
-        done.map_err(|source| Error::from_driver(dialect, source))
+    };
+}
+
+impl Executor for Caller<'_> {
+    fn rows<'a>(
+        &'a mut self,
+        statement: &'a Statement,
+        values: Vec<Value>,
+    ) -> BoxFuture<'a, Result<Vec<Row>, Error>> {
+        let dialect = self.dialect();
+        Box::pin(async move {
+            let rows = query!(self, statement, values => |query, connection, wrap| {
+                query.fetch_all(&mut **connection).await.map(|rows| rows.into_iter().map(wrap).collect())
+            });
+            rows.map_err(|source| Error::from_driver(dialect, source))
+        })
+    }
+
+    fn run<'a>(
+        &'a mut self,
+        statement: &'a Statement,
+        values: Vec<Value>,
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        let dialect = self.dialect();
+        Box::pin(async move {
+            let changed = query!(self, statement, values => |query, connection, _wrap| {
+                query.execute(&mut **connection).await.map(|done| done.rows_affected())
+            });
+            changed.map_err(|source| Error::from_driver(dialect, source))
+        })
+    }
+}
+
+impl Caller<'_> {
+    /// # Errors
+    /// [`Error::Setting`] when it is of another kind than the store.
+    pub(crate) fn check(&self, dialect: Dialect) -> Result<(), Error> {
+        if self.dialect() == dialect {
+            return Ok(());
+        }
+        Err(Error::Setting(format!(
+            "the transaction is on {}, the store on {dialect}: they must be the same database",
+            self.dialect()
+        )))
     }
 
     const fn dialect(&self) -> Dialect {

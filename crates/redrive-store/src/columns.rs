@@ -12,7 +12,7 @@ pub(crate) const EVERY_ONE: &str = "1 = 1";
 #[derive(Debug)]
 pub(crate) struct Columns {
     pub(crate) id: &'static str,
-    pub(crate) event_type: &'static str,
+    pub(crate) event_type: String,
     pub(crate) key: String,
     pub(crate) payload: String,
     pub(crate) message: &'static str,
@@ -67,7 +67,7 @@ impl Columns {
     pub(crate) fn summary(&self) -> String {
         [
             self.id,
-            self.event_type,
+            &self.event_type,
             &self.key,
             self.message,
             self.class,

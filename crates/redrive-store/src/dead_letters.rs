@@ -41,6 +41,24 @@ pub(crate) struct DeadLetters {
     purge: Statement,
 }
 
+/// What a queue of dead letters is known by.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) pipeline: String,
+    pub(crate) kind: PipelineKind,
+    /// How many portions of letters are sent back at a time.
+    pub(crate) lanes: usize,
+}
+
+impl Identity {
+    /// Two portions at a time on Postgres, unless they have an order: one keeps one of its processes busy. Elsewhere
+    /// writers wait for each other.
+    pub(crate) fn new(database: &Database, pipeline: &str, kind: PipelineKind, is_parallel: bool) -> Self {
+        let is_parallel = is_parallel && database.dialect() == Dialect::Postgres;
+        Self { pipeline: pipeline.to_owned(), kind, lanes: if is_parallel { 2 } else { 1 } }
+    }
+}
+
 /// What can be done to the letters of a table.
 #[derive(Debug)]
 pub(crate) struct Actions {
@@ -49,8 +67,6 @@ pub(crate) struct Actions {
     pub(crate) resolve: Act,
     /// Of `t`: nobody follows this closed letter any more, so it may be purged.
     pub(crate) settled: &'static str,
-    /// Whether letters go back in the order in which they are sent.
-    pub(crate) in_order: bool,
     /// Where everything is: accepted, in flight, delivered, open, parked, resolved, expired, dropped.
     pub(crate) balance: &'static str,
     /// What has become of letters that were sent back, if their own rows do not say it: number, outcome,
@@ -91,12 +107,6 @@ impl DeadLetters {
         let own = || pick(&names, &format!("{}, t.history", columns.outcome));
         let outcomes = actions.outcomes.take().unwrap_or_else(own);
         Self { database, names, pipeline, kind, columns, actions, outcomes, group, purge }
-    }
-
-    /// Two on Postgres: one order keeps one of its processes busy. Elsewhere writers wait for each other.
-    pub(crate) fn lanes(&self) -> usize {
-        let is_parallel = self.database.dialect() == Dialect::Postgres && !self.actions.in_order;
-        if is_parallel { 2 } else { 1 }
     }
 
     pub(crate) async fn stats(&self) -> Result<Stats, Error> {
@@ -470,7 +480,7 @@ fn cursor(last: &Summary) -> Cursor {
     Cursor { failed_at: last.failed_at.as_microsecond(), id }
 }
 
-/// [`redrive_core::dead_letter::DeadLetterQueue`] for a store whose field `dead_letters` is one.
+/// [`redrive_core::dead_letter::DeadLetterQueue`] for a store that has an `identity` and `dead_letters()`.
 macro_rules! dead_letter_queue {
     ($store:ty) => {
         const _: () = {
@@ -482,40 +492,52 @@ macro_rules! dead_letter_queue {
             #[async_trait::async_trait]
             impl DeadLetterQueue for $store {
                 fn pipeline(&self) -> &str {
-                    &self.dead_letters.pipeline
+                    &self.identity.pipeline
                 }
 
                 fn kind(&self) -> PipelineKind {
-                    self.dead_letters.kind
+                    self.identity.kind
                 }
 
                 fn lanes(&self) -> usize {
-                    self.dead_letters.lanes()
+                    self.identity.lanes
                 }
 
                 async fn stats(&self) -> Result<Stats, Unavailable> {
-                    self.dead_letters.stats().await.map_err(|error| error.for_queue(self.pipeline()))
+                    let letters =
+                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
+                    letters.stats().await.map_err(|error| error.for_queue(self.pipeline()))
                 }
 
                 async fn groups(&self, limit: u32) -> Result<Vec<Group>, Unavailable> {
-                    self.dead_letters.groups(limit).await.map_err(|error| error.for_queue(self.pipeline()))
+                    let letters =
+                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
+                    letters.groups(limit).await.map_err(|error| error.for_queue(self.pipeline()))
                 }
 
                 async fn arrivals(&self, since: jiff::Timestamp) -> Result<Vec<Arrivals>, Unavailable> {
-                    self.dead_letters.arrivals(since).await.map_err(|error| error.for_queue(self.pipeline()))
+                    let letters =
+                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
+                    letters.arrivals(since).await.map_err(|error| error.for_queue(self.pipeline()))
                 }
 
                 async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Unavailable> {
-                    let listing = self.dead_letters.list(filter, page).await;
+                    let letters =
+                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
+                    let listing = letters.list(filter, page).await;
                     listing.map_err(|error| error.for_queue(self.pipeline()))
                 }
 
                 async fn get(&self, id: &str) -> Result<Option<Letter>, Unavailable> {
-                    self.dead_letters.get(id).await.map_err(|error| error.for_queue(self.pipeline()))
+                    let letters =
+                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
+                    letters.get(id).await.map_err(|error| error.for_queue(self.pipeline()))
                 }
 
                 async fn count(&self, filter: &Filter) -> Result<u64, Unavailable> {
-                    self.dead_letters.count(filter).await.map_err(|error| error.for_queue(self.pipeline()))
+                    let letters =
+                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
+                    letters.count(filter).await.map_err(|error| error.for_queue(self.pipeline()))
                 }
 
                 async fn ids(
@@ -524,12 +546,16 @@ macro_rules! dead_letter_queue {
                     after: Option<Cursor>,
                     limit: u32,
                 ) -> Result<Ids, Unavailable> {
-                    let ids = self.dead_letters.ids(filter, after, limit).await;
+                    let letters =
+                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
+                    let ids = letters.ids(filter, after, limit).await;
                     ids.map_err(|error| error.for_queue(self.pipeline()))
                 }
 
                 async fn redrive(&self, ids: &[String], order: &Order) -> Result<Acted, Unavailable> {
-                    let acted = self.dead_letters.redrive(ids, order).await;
+                    let letters =
+                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
+                    let acted = letters.redrive(ids, order).await;
                     acted.map_err(|error| error.for_queue(self.pipeline()))
                 }
 
@@ -539,12 +565,16 @@ macro_rules! dead_letter_queue {
                     payload: &[u8],
                     order: &Order,
                 ) -> Result<Acted, Unavailable> {
-                    let acted = self.dead_letters.redrive_edited(id, payload, order).await;
+                    let letters =
+                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
+                    let acted = letters.redrive_edited(id, payload, order).await;
                     acted.map_err(|error| error.for_queue(self.pipeline()))
                 }
 
                 async fn outcomes(&self, ids: &[String]) -> Result<Vec<Outcome>, Unavailable> {
-                    self.dead_letters.outcomes(ids).await.map_err(|error| error.for_queue(self.pipeline()))
+                    let letters =
+                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
+                    letters.outcomes(ids).await.map_err(|error| error.for_queue(self.pipeline()))
                 }
 
                 async fn resolve(
@@ -553,16 +583,22 @@ macro_rules! dead_letter_queue {
                     operator: &Operator,
                     note: &str,
                 ) -> Result<Acted, Unavailable> {
-                    let acted = self.dead_letters.resolve(ids, operator, note).await;
+                    let letters =
+                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
+                    let acted = letters.resolve(ids, operator, note).await;
                     acted.map_err(|error| error.for_queue(self.pipeline()))
                 }
 
                 async fn balance(&self) -> Result<redrive_core::books::Balance, Unavailable> {
-                    self.dead_letters.balance().await.map_err(|error| error.for_queue(self.pipeline()))
+                    let letters =
+                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
+                    letters.balance().await.map_err(|error| error.for_queue(self.pipeline()))
                 }
 
                 async fn purge(&self, closed_before: jiff::Timestamp) -> Result<u64, Unavailable> {
-                    let purged = self.dead_letters.purge(closed_before).await;
+                    let letters =
+                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
+                    let purged = letters.purge(closed_before).await;
                     purged.map_err(|error| error.for_queue(self.pipeline()))
                 }
             }

@@ -47,6 +47,12 @@ pub enum Error {
     /// A setting cannot be used.
     #[error("{0}")]
     Setting(String),
+    /// The tables that are there cannot be used as they are. Nothing was changed.
+    #[error("the tables cannot be used as they are, and nothing was changed: {}", problems.join("; "))]
+    Unsuitable {
+        /// What is wrong, each with what to do about it.
+        problems: Vec<String>,
+    },
 }
 
 impl Error {
@@ -69,6 +75,7 @@ impl Error {
             Self::Busy(_) => Failure::transient("Busy", self.to_string()),
             Self::OtherRequest(_) => Failure::permanent("OtherRequest", self.to_string()),
             Self::Setting(_) => Failure::unclassified("Setting", self.to_string()),
+            Self::Unsuitable { .. } => Failure::unclassified("UnsuitableTable", self.to_string()),
         }
     }
 

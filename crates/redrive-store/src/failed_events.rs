@@ -1,5 +1,7 @@
 //! `failed_events`: what the persist pipeline could not save, until it can or a person decides.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use redrive_core::dead_letter::{DeadLetterQueue, PipelineKind, Status};
 use redrive_core::event::{MAX_KEY, Refused, WorkId, required, storable};
@@ -8,17 +10,20 @@ use redrive_core::fingerprint::Fingerprint;
 use redrive_core::history::History;
 use redrive_core::state::FailedEventState;
 
-use crate::act::{Act, Edit, Payload};
+use crate::act::{Act, Edit};
+use crate::adoption::{self, Bound, Plan, Role};
 use crate::batch::cut;
+use crate::catalog::Table;
 use crate::columns::{Columns, EVERY_ONE};
 use crate::database::Database;
-use crate::dead_letters::{Actions, DeadLetters, dead_letter_queue};
+use crate::dead_letters::{Actions, DeadLetters, Identity, dead_letter_queue};
 use crate::dialect::{Dialect, check_name};
 use crate::error::Error;
-use crate::insert::{Insert, Kind, OnConflict, chunks};
+use crate::insert::{Cell, Insert, Kind, OnConflict, chunks};
 use crate::queue::{Queue, work_store};
 use crate::row::Times;
 use crate::schema;
+use crate::session::Session;
 use crate::shape::{Dead, Done, Shape};
 use crate::statement::{Names, Sql, Statement, sql};
 use crate::value::{Column, Value};
@@ -126,9 +131,17 @@ impl FailedEventsOptions {
 pub struct FailedEvents {
     database: Database,
     names: Names,
+    options: FailedEventsOptions,
+    identity: Identity,
+    statements: Bound<Statements>,
+}
+
+/// What is made for the table as it is.
+#[derive(Debug)]
+struct Statements {
     insert: Insert,
-    queue: Queue,
-    dead_letters: DeadLetters,
+    queue: Arc<Queue>,
+    dead_letters: Arc<DeadLetters>,
 }
 
 const SCHEMA: Sql = sql!(each "failed_events/schema.sql");
@@ -146,6 +159,19 @@ const COLUMNS: [(&str, Kind); 12] = [
     ("fingerprint", Kind::Text),
     ("history", Kind::Text),
 ];
+const STATUSES: &[&str] = &["PENDING", "PROCESSING", "RESOLVED", "FAILED"];
+/// What redrive adds to the table, besides what it inserts.
+const ADDITIONS: [&str; 9] = [
+    "due_at",
+    "lease",
+    "leased_by",
+    "interrupted",
+    "redrive_count",
+    "resolved_at",
+    "resolved_by",
+    "resolution_note",
+    "live",
+];
 
 impl FailedEvents {
     /// The failed events in this table. Nothing is asked of the database yet.
@@ -161,15 +187,16 @@ impl FailedEvents {
             .with_table("table", "table_name", &options.table)
             .with("letters", &options.table)
             .with("letter_id", "id")
+            .with("id", "id")
             .with("key", &options.key_column)
             .with("payload", &options.payload_column)
             .with_sql("scope", "1 = 1")
             .with_sql("known", "1 = 1")
             .with_literal("pipeline", &options.pipeline);
         Ok(Self {
-            insert: Insert::new(&names, dialect, "id", &COLUMNS, OnConflict::Fail),
-            queue: Queue::new(database.clone(), &names, &shape(dialect)),
-            dead_letters: dead_letters(&database, &names, options),
+            identity: Identity::new(&database, &options.pipeline, PipelineKind::Persist, true),
+            statements: Bound::default(),
+            options,
             names,
             database,
         })
@@ -178,9 +205,90 @@ impl FailedEvents {
     /// Makes the table, or adds to the application's own what it lacks.
     ///
     /// # Errors
-    /// [`Error`] when the store cannot be reached or refuses.
+    /// [`Error::Unsuitable`] when a table that is there cannot be used: nothing was changed then. Another [`Error`]
+    /// when the store cannot be reached or refuses.
     pub async fn migrate(&self) -> Result<(), Error> {
-        schema::migrate(&self.database, &self.names, &[self.names.text(SCHEMA)]).await
+        self.statements.forget();
+        schema::carry_out(&self.database, async |session| self.plan_in(session).await).await
+    }
+
+    /// What [`FailedEvents::migrate`] would do; nothing is changed.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn plan(&self) -> Result<Plan, Error> {
+        self.plan_in(&mut self.database.session().await?).await
+    }
+
+    async fn plan_in(&self, session: &mut Session) -> Result<Plan, Error> {
+        let dialect = self.database.dialect();
+        let table = Table::read(session, dialect, &self.options.table).await?;
+        let names = self.names_for(&table);
+        let files = [names.text(SCHEMA)];
+        let statements = schema::plan(session, dialect, &names, &files).await?;
+        let (key, payload) = (self.options.key_column.as_str(), self.options.payload_column.as_str());
+        let roles = [
+            ("id", Role::Id),
+            // They hold what the target has refused, whatever that is.
+            (key, Role::Message),
+            (payload, Role::Message),
+            ("created_at", Role::Millis),
+            ("failed_at", Role::Millis),
+            ("retry_count", Role::Count),
+            ("last_error", Role::Message),
+            ("status", Role::Status(STATUSES)),
+        ];
+        let mut problems = adoption::problems(dialect, &table, &names.fill(files[0]), &roles);
+        let known = COLUMNS.iter().map(|(name, _)| *name).chain([key, payload]).chain(ADDITIONS);
+        problems.extend(adoption::unfilled(dialect, &table, &known.collect::<Vec<_>>()));
+        problems.extend(adoption::sqlite_id(dialect, &table, "id"));
+        Ok(Plan { statements, problems })
+    }
+
+    /// The names of the store, and the pieces of SQL that depend on the table's columns.
+    fn names_for(&self, table: &Table) -> Names {
+        self.names
+            .clone()
+            .with_sql("message", &table.cut("last_error", "s.message"))
+            .with_sql("operator", &table.cut("resolved_by", "given.operator"))
+    }
+
+    /// The statements for the table as it is.
+    async fn statements(&self) -> Result<Arc<Statements>, Error> {
+        if let Some(statements) = self.statements.get() {
+            return Ok(statements);
+        }
+        let dialect = self.database.dialect();
+        let table = Table::read(&mut self.database.session().await?, dialect, &self.options.table).await?;
+        let names = self.names_for(&table);
+        let cell = |(name, kind): &(&str, Kind)| match *name {
+            "last_error" => Cell { stored: table.cut(name, "@"), ..Cell::plain(name, *kind) },
+            "status" => Cell { stored: table.stored(name, "@"), ..Cell::plain(name, *kind) },
+            _ => Cell::plain(name, *kind),
+        };
+        let cells = COLUMNS.iter().map(cell).collect();
+        let statements = Arc::new(Statements {
+            insert: Insert::of_cells(&names, dialect, "id", cells, OnConflict::Fail),
+            queue: Arc::new(Queue::new(self.database.clone(), &names, &shape(dialect))),
+            dead_letters: Arc::new(dead_letters(&self.database, &names, &table, &self.options)),
+        });
+        if table.exists() {
+            self.statements.keep(Arc::clone(&statements));
+        }
+        Ok(statements)
+    }
+
+    async fn queue(&self) -> Result<Arc<Queue>, Error> {
+        Ok(Arc::clone(&self.statements().await?.queue))
+    }
+
+    async fn dead_letters(&self) -> Result<Arc<DeadLetters>, Error> {
+        Ok(Arc::clone(&self.statements().await?.dead_letters))
+    }
+
+    /// A refusal may mean that the table is not what it was: it is looked at again.
+    fn refused(&self) {
+        self.statements.forget();
     }
 
     /// Writes failed events down, all or none, and returns their numbers.
@@ -195,9 +303,10 @@ impl FailedEvents {
         if events.is_empty() {
             return Ok(ids);
         }
+        let statements = self.statements().await?;
         let mut session = self.database.begin().await?;
         for chunk in chunks(events, |event| event.payload.len()) {
-            ids.extend(self.insert.run(&mut session, self.columns(chunk)).await?);
+            ids.extend(statements.insert.run(&mut session, self.columns(chunk)).await?);
         }
         session.commit().await?;
         Ok(ids)
@@ -269,7 +378,7 @@ fn shape(dialect: Dialect) -> Shape {
         order: "e.failed_at, e.id",
         index: "_live",
         in_order: String::new(),
-        work: "id, lease, due_at, id, {pipeline}, NULL, {key}{as_text}, {payload}, created_at, retry_count, NULL, {interrupted}, \
+        work: "id, lease, due_at, id, {pipeline}, NULL, {key}, {payload}, created_at, retry_count, NULL, {interrupted}, \
                history, 0",
         created: Times::Millis,
         done: Done::Set(include_str!("../sql/failed_events/done.sql")),
@@ -279,11 +388,16 @@ fn shape(dialect: Dialect) -> Shape {
     }
 }
 
-fn dead_letters(database: &Database, names: &Names, options: FailedEventsOptions) -> DeadLetters {
+fn dead_letters(
+    database: &Database,
+    names: &Names,
+    table: &Table,
+    options: &FailedEventsOptions,
+) -> DeadLetters {
     let dialect = database.dialect();
     let columns = Columns {
         id: "t.id",
-        event_type: "{pipeline}",
+        event_type: "{pipeline}".to_owned(),
         key: "t.{key}".to_owned(),
         payload: "t.{payload}".to_owned(),
         message: "t.last_error",
@@ -303,7 +417,7 @@ fn dead_letters(database: &Database, names: &Names, options: FailedEventsOptions
         target: "NULL",
         arrived_since: None,
         origin_id: "t.id",
-        origin_table: options.table,
+        origin_table: options.table.clone(),
         outcome: "CASE WHEN t.status = 'RESOLVED' THEN 'delivered' \
                   WHEN t.status = 'FAILED' OR t.retry_count > 0 THEN 'failed' ELSE 'pending' END",
         statuses: [
@@ -318,15 +432,14 @@ fn dead_letters(database: &Database, names: &Names, options: FailedEventsOptions
     let redrive = Act::update_once(names, dialect, failed, include_str!("../sql/failed_events/redrive.sql"));
     let actions = Actions {
         redrive: redrive.explained(names, BY_ITSELF),
-        edit: Edit::in_place(names, "{payload}", Payload::Text),
+        edit: Edit::in_place(names, "{payload}", table.column(&options.payload_column)),
         balance: include_str!("../sql/failed_events/balance.sql"),
         resolve: Act::update(names, dialect, WAITING, include_str!("../sql/failed_events/resolve.sql")),
         settled: "1 = 1",
-        in_order: false,
         outcomes: None,
     };
     let kind = PipelineKind::Persist;
-    DeadLetters::new(database.clone(), names.clone(), options.pipeline, kind, columns, actions)
+    DeadLetters::new(database.clone(), names.clone(), options.pipeline.clone(), kind, columns, actions)
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ impl Where {
             self.and(columns.in_status(status));
         }
         if let Some(event_type) = &filter.event_type {
-            self.and_value(columns.event_type, "=", stored(event_type));
+            self.and_value(&columns.event_type, "=", stored(event_type));
         }
         if let Some(key) = &filter.key {
             self.and_value(&columns.key, "=", stored(key));

@@ -7,11 +7,12 @@
 
 use std::collections::HashMap;
 
+use futures_util::future::BoxFuture;
 use redrive_core::event::WorkId;
 
-use crate::caller::Caller;
 use crate::dialect::Dialect;
 use crate::error::Error;
+use crate::row::Row;
 use crate::session::Session;
 use crate::statement::{Names, Statement};
 use crate::value::{Column, Value};
@@ -25,6 +26,32 @@ pub(crate) enum Kind {
     Time,
     /// Microseconds from now; the column is a time by the store's clock.
     After,
+    /// The same SQL for every row: it takes no parameter.
+    Fixed,
+}
+
+/// A column of an INSERT, and how its values are stored: `@` in `stored` stands for the value.
+#[derive(Debug, Clone)]
+pub(crate) struct Cell {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) stored: String,
+}
+
+impl Cell {
+    /// A column that takes its values as they are.
+    pub(crate) fn plain(name: &str, kind: Kind) -> Self {
+        Self { name: name.to_owned(), kind, stored: "@".to_owned() }
+    }
+
+    /// A column that has the same value in every row.
+    pub(crate) fn fixed(name: &str, sql: &str) -> Self {
+        Self { name: name.to_owned(), kind: Kind::Fixed, stored: sql.to_owned() }
+    }
+
+    fn store(&self, value: &str) -> String {
+        self.stored.replace('@', value)
+    }
 }
 
 /// The most rows that one statement inserts.
@@ -58,6 +85,41 @@ pub(crate) fn chunks<T>(items: &[T], size: impl Fn(&T) -> usize) -> impl Iterato
     })
 }
 
+/// What statements are run on: a connection of ours, or the application's own transaction.
+pub(crate) trait Executor: Send {
+    /// Runs a statement and returns its rows.
+    fn rows<'a>(
+        &'a mut self,
+        statement: &'a Statement,
+        values: Vec<Value>,
+    ) -> BoxFuture<'a, Result<Vec<Row>, Error>>;
+
+    /// Runs a statement and returns how many rows it changed.
+    fn run<'a>(
+        &'a mut self,
+        statement: &'a Statement,
+        values: Vec<Value>,
+    ) -> BoxFuture<'a, Result<u64, Error>>;
+}
+
+impl Executor for Session {
+    fn rows<'a>(
+        &'a mut self,
+        statement: &'a Statement,
+        values: Vec<Value>,
+    ) -> BoxFuture<'a, Result<Vec<Row>, Error>> {
+        Box::pin(Self::rows(self, statement, values))
+    }
+
+    fn run<'a>(
+        &'a mut self,
+        statement: &'a Statement,
+        values: Vec<Value>,
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        Box::pin(Self::run(self, statement, values))
+    }
+}
+
 /// What to do with a row that a unique index refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnConflict {
@@ -69,7 +131,7 @@ pub(crate) enum OnConflict {
 #[derive(Debug, Clone)]
 pub(crate) struct Insert {
     dialect: Dialect,
-    columns: Vec<(&'static str, Kind)>,
+    columns: Vec<Cell>,
     on_conflict: OnConflict,
     /// Everything, or for MySQL what comes before the rows.
     text: String,
@@ -84,23 +146,41 @@ impl Insert {
         columns: &[(&'static str, Kind)],
         on_conflict: OnConflict,
     ) -> Self {
-        let list = columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        let cells = columns.iter().map(|(name, kind)| Cell::plain(name, *kind)).collect();
+        Self::of_cells(names, dialect, id, cells, on_conflict)
+    }
+
+    /// As [`Insert::new`], for columns of any type.
+    pub(crate) fn of_cells(
+        names: &Names,
+        dialect: Dialect,
+        id: &str,
+        columns: Vec<Cell>,
+        on_conflict: OnConflict,
+    ) -> Self {
+        let list = columns.iter().map(|cell| cell.name.as_str()).collect::<Vec<_>>().join(", ");
         let head = format!("INSERT INTO {{table}} ({list})");
         let skip = match on_conflict {
             OnConflict::Fail => "",
             OnConflict::Skip => " ON CONFLICT DO NOTHING",
         };
         let text = match dialect {
-            Dialect::Postgres => format!("{head} {}{skip} RETURNING {id}", from_arrays(columns)),
+            Dialect::Postgres => format!("{head} {}{skip} RETURNING {id}", from_arrays(&columns)),
             // WHERE true: without it SQLite takes ON CONFLICT for a join condition.
-            Dialect::Sqlite => format!("{head} {} WHERE true{skip} RETURNING {id}", from_json(columns)),
+            Dialect::Sqlite => format!("{head} {} WHERE true{skip} RETURNING {id}", from_json(&columns)),
             Dialect::MySql => format!("{head} VALUES "),
         };
-        Self { dialect, columns: columns.to_vec(), on_conflict, text: names.fill(&text) }
+        let fill = |cell: Cell| Cell { stored: names.fill(&cell.stored), ..cell };
+        let columns = columns.into_iter().map(fill).collect();
+        Self { dialect, columns, on_conflict, text: names.fill(&text) }
     }
 
     /// Inserts the rows and returns their numbers, ascending; none for those that were skipped.
-    pub(crate) async fn run(&self, session: &mut Session, rows: Vec<Column>) -> Result<Vec<WorkId>, Error> {
+    pub(crate) async fn run(
+        &self,
+        session: &mut dyn Executor,
+        rows: Vec<Column>,
+    ) -> Result<Vec<WorkId>, Error> {
         match self.dialect {
             Dialect::Postgres | Dialect::Sqlite => {
                 let statement = Statement::new(self.dialect, &self.text);
@@ -117,7 +197,7 @@ impl Insert {
     /// skipped. The statement returns the key after the number.
     pub(crate) async fn run_keyed(
         &self,
-        session: &mut Session,
+        session: &mut dyn Executor,
         rows: Vec<Column>,
         keys: impl Iterator<Item = String>,
     ) -> Result<HashMap<String, WorkId>, Error> {
@@ -134,19 +214,11 @@ impl Insert {
         }
     }
 
-    /// Inserts the rows as part of the caller's transaction.
-    pub(crate) async fn run_in(&self, caller: &mut Caller<'_>, rows: Vec<Column>) -> Result<(), Error> {
-        let (text, values) = match self.dialect {
-            Dialect::Postgres | Dialect::Sqlite => (self.text.clone(), vec![Value::Rows(rows)]),
-            Dialect::MySql => {
-                let rows = transposed(rows);
-                (self.mysql_text(rows.len()), rows.into_iter().flatten().collect())
-            }
-        };
-        caller.run(self.dialect, &Statement::new(self.dialect, &text), values).await
-    }
-
-    async fn run_mysql(&self, session: &mut Session, columns: Vec<Column>) -> Result<Vec<WorkId>, Error> {
+    async fn run_mysql(
+        &self,
+        session: &mut dyn Executor,
+        columns: Vec<Column>,
+    ) -> Result<Vec<WorkId>, Error> {
         let rows = transposed(columns);
         if self.on_conflict == OnConflict::Fail {
             return self.insert_mysql(session, rows.len(), rows.into_iter().flatten().collect()).await;
@@ -157,7 +229,7 @@ impl Insert {
     /// One number for each row, or none if it was skipped.
     async fn skip_mysql(
         &self,
-        session: &mut Session,
+        session: &mut dyn Executor,
         rows: Vec<Vec<Value>>,
     ) -> Result<Vec<Option<WorkId>>, Error> {
         match self.insert_mysql(session, rows.len(), rows.concat()).await {
@@ -168,7 +240,7 @@ impl Insert {
 
     async fn insert_mysql(
         &self,
-        session: &mut Session,
+        session: &mut dyn Executor,
         rows: usize,
         values: Vec<Value>,
     ) -> Result<Vec<WorkId>, Error> {
@@ -184,7 +256,7 @@ impl Insert {
     /// A refused row undoes its own statement only: the transaction goes on.
     async fn insert_mysql_singly(
         &self,
-        session: &mut Session,
+        session: &mut dyn Executor,
         rows: Vec<Vec<Value>>,
     ) -> Result<Vec<Option<WorkId>>, Error> {
         let mut ids = Vec::with_capacity(rows.len());
@@ -198,14 +270,18 @@ impl Insert {
     }
 
     fn mysql_text(&self, rows: usize) -> String {
-        let cell = |kind: &Kind| match kind {
-            Kind::After => "UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND",
-            _ => "?",
-        };
-        let row = self.columns.iter().map(|(_, kind)| cell(kind)).collect::<Vec<_>>().join(", ");
-        let rows = vec![format!("({row})"); rows].join(", ");
+        let rows = vec![mysql_row(&self.columns); rows].join(", ");
         format!("{}{rows}", self.text)
     }
+}
+
+/// One row of MySQL's VALUES.
+pub(crate) fn mysql_row(columns: &[Cell]) -> String {
+    let cell = |cell: &Cell| match cell.kind {
+        Kind::After => cell.store("UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND"),
+        _ => cell.store("?"),
+    };
+    format!("({})", columns.iter().map(cell).collect::<Vec<_>>().join(", "))
 }
 
 /// The rows of a batch, each as the parameters of its own.
@@ -215,35 +291,48 @@ fn transposed(columns: Vec<Column>) -> Vec<Vec<Value>> {
     (0..rows).map(|_| cells.iter_mut().filter_map(Iterator::next).collect()).collect()
 }
 
-pub(crate) fn from_arrays(columns: &[(&str, Kind)]) -> String {
-    let array = |(index, (_, kind)): (usize, &(&str, Kind))| {
-        let of = match kind {
+pub(crate) fn from_arrays(columns: &[Cell]) -> String {
+    let given: Vec<&Cell> = columns.iter().filter(|cell| cell.kind != Kind::Fixed).collect();
+    let array = |(index, cell): (usize, &&Cell)| {
+        let of = match cell.kind {
             Kind::Int | Kind::After => "bigint",
-            Kind::Text => "text",
+            Kind::Text | Kind::Fixed => "text",
             Kind::Bytes => "bytea",
             Kind::Time => "timestamptz",
         };
         format!("${}::{of}[]", index + 1)
     };
-    let cell = |(index, (_, kind)): (usize, &(&str, Kind))| match kind {
-        Kind::After => format!("now() + c{index} * interval '1 microsecond'"),
-        _ => format!("c{index}"),
+    let mut taken = 0;
+    let cell = |cell: &Cell| {
+        let index = taken;
+        taken += usize::from(cell.kind != Kind::Fixed);
+        match cell.kind {
+            Kind::Fixed => cell.stored.clone(),
+            Kind::After => cell.store(&format!("now() + c{index} * interval '1 microsecond'")),
+            _ => cell.store(&format!("c{index}")),
+        }
     };
-    let arrays = columns.iter().enumerate().map(array).collect::<Vec<_>>().join(", ");
-    let cells = columns.iter().enumerate().map(cell).collect::<Vec<_>>().join(", ");
-    let names = (0..columns.len()).map(|index| format!("c{index}")).collect::<Vec<_>>().join(", ");
+    let cells = columns.iter().map(cell).collect::<Vec<_>>().join(", ");
+    let arrays = given.iter().enumerate().map(array).collect::<Vec<_>>().join(", ");
+    let names = (0..given.len()).map(|index| format!("c{index}")).collect::<Vec<_>>().join(", ");
     format!("SELECT {cells} FROM unnest({arrays}) AS s({names})")
 }
 
-pub(crate) fn from_json(columns: &[(&str, Kind)]) -> String {
-    let cell = |(index, (_, kind)): (usize, &(&str, Kind))| match kind {
-        Kind::After => {
-            format!("strftime('%Y-%m-%d %H:%M:%f', 'now', ((value ->> {index}) / 1000000.0) || ' seconds')")
+pub(crate) fn from_json(columns: &[Cell]) -> String {
+    let mut taken = 0;
+    let cell = |cell: &Cell| {
+        let index = taken;
+        taken += usize::from(cell.kind != Kind::Fixed);
+        match cell.kind {
+            Kind::Fixed => cell.stored.clone(),
+            Kind::After => cell.store(&format!(
+                "strftime('%Y-%m-%d %H:%M:%f', 'now', ((value ->> {index}) / 1000000.0) || ' seconds')"
+            )),
+            Kind::Bytes => cell.store(&format!("unhex(value ->> {index})")),
+            _ => cell.store(&format!("value ->> {index}")),
         }
-        Kind::Bytes => format!("unhex(value ->> {index})"),
-        _ => format!("value ->> {index}"),
     };
-    let cells = columns.iter().enumerate().map(cell).collect::<Vec<_>>().join(", ");
+    let cells = columns.iter().map(cell).collect::<Vec<_>>().join(", ");
     format!("SELECT {cells} FROM json_each($1)")
 }
 

@@ -1,5 +1,9 @@
 //! The job queue: one table, where dead jobs stay in place.
+//!
+//! It may be a table of the application's own, with a subject and a payload of other types: the statements are made for
+//! the table as the catalogue describes it, when they are first needed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::dead_letter::{PipelineKind, Status};
@@ -7,15 +11,17 @@ use redrive_core::event::{MAX_KEY, Refused, WorkId, required, storable};
 use redrive_core::state::JobState;
 use serde::{Deserialize, Serialize};
 
-use crate::act::{Act, Edit, Payload};
+use crate::act::{Act, Edit};
+use crate::adoption::{self, Bound, Plan, Role};
 use crate::batch::whole_micros;
 use crate::caller::Caller;
+use crate::catalog::{ColumnType, Table};
 use crate::columns::{Columns, EVERY_ONE};
 use crate::database::Database;
-use crate::dead_letters::{Actions, DeadLetters, dead_letter_queue};
+use crate::dead_letters::{Actions, DeadLetters, Identity, dead_letter_queue};
 use crate::dialect::{Dialect, check_name};
 use crate::error::{Error, again};
-use crate::insert::{Insert, Kind, OnConflict, chunks};
+use crate::insert::{Cell, Executor, Insert, Kind, OnConflict, chunks};
 use crate::queue::{Queue, work_store};
 use crate::requests::{Answered, Begun, RequestKey, Requests};
 use crate::row::Times;
@@ -114,15 +120,25 @@ pub enum Enqueued {
 pub struct Jobs {
     database: Database,
     names: Names,
-    max_retries: u32,
+    options: JobsOptions,
+    identity: Identity,
+    requests: Requests,
+    statements: Bound<Statements>,
+}
+
+/// What is made for the table as it is.
+#[derive(Debug)]
+struct Statements {
+    table: Table,
     insert: Insert,
     insert_unique: Insert,
-    requests: Requests,
-    queue: Queue,
-    dead_letters: DeadLetters,
+    queue: Arc<Queue>,
+    dead_letters: Arc<DeadLetters>,
 }
 
 const SCHEMA: Sql = sql!(each "jobs/schema.sql");
+/// SQLite only, in tables that reuse ids: see [`schema::KEYS`].
+const ORIGIN: &str = "ALTER TABLE {table} ADD COLUMN origin_id BIGINT;";
 
 const COLUMNS: [(&str, Kind); 6] = [
     ("{key}", Kind::Text),
@@ -131,6 +147,32 @@ const COLUMNS: [(&str, Kind); 6] = [
     ("due_at", Kind::After),
     ("max_retries", Kind::Int),
     ("unique_key", Kind::Text),
+];
+const STATUSES: &[&str] = &["pending", "running", "completed", "failed", "dead_letter"];
+/// What a new job begins with, where its table has no default for it.
+const DEFAULTS: [(&str, &str); 3] = [("status", "'pending'"), ("retry_count", "0"), ("created_at", "{now}")];
+/// What redrive adds to the table.
+const ADDITIONS: [&str; 20] = [
+    "payload",
+    "priority",
+    "unique_key",
+    "due_at",
+    "lease",
+    "leased_by",
+    "interrupted",
+    "redrive_count",
+    "error_class",
+    "error_code",
+    "error_kind",
+    "fingerprint",
+    "history",
+    "resolved_at",
+    "resolved_by",
+    "resolution_note",
+    "live",
+    "live_key",
+    "dead_at",
+    "origin_id",
 ];
 
 impl Jobs {
@@ -141,11 +183,11 @@ impl Jobs {
     pub fn new(database: Database, options: JobsOptions) -> Result<Self, Error> {
         check_name("jobs table", &options.table)?;
         check_name("subject column", &options.subject_column)?;
-        let dialect = database.dialect();
-        let names = Names::new(dialect)
+        let names = Names::new(database.dialect())
             .with_table("table", "table_name", &options.table)
             .with("letters", &options.table)
             .with("letter_id", "job_id")
+            .with("id", "job_id")
             .with("key", &options.subject_column)
             .with_sql("scope", SCOPE)
             // One that was redriven was a letter, and is none now.
@@ -156,12 +198,10 @@ impl Jobs {
             .with_sql("default_limit", &options.max_retries.min(i32::MAX as u32).to_string())
             .with_sql("attempt_limit", "COALESCE(t.max_retries, {default_limit})");
         Ok(Self {
-            insert: Insert::new(&names, dialect, "job_id", &COLUMNS, OnConflict::Fail),
-            insert_unique: Insert::new(&names, dialect, "job_id, unique_key", &COLUMNS, OnConflict::Skip),
+            identity: Identity::new(&database, &options.pipeline, PipelineKind::Jobs, true),
             requests: Requests::new(database.clone()),
-            queue: Queue::new(database.clone(), &names, &shape(dialect, options.completed)),
-            max_retries: options.max_retries,
-            dead_letters: dead_letters(&database, &names, options),
+            statements: Bound::default(),
+            options,
             names,
             database,
         })
@@ -176,12 +216,160 @@ impl Jobs {
     /// Makes the table, or adds to the application's own what it lacks.
     ///
     /// # Errors
-    /// [`Error`] when the store cannot be reached or refuses.
+    /// [`Error::Unsuitable`] when a table that is there cannot be used: nothing was changed then. Another [`Error`]
+    /// when the store cannot be reached or refuses.
     pub async fn migrate(&self) -> Result<(), Error> {
-        let mut files = vec![self.names.text(SCHEMA)];
-        files.extend(schema::notify(self.database.dialect()));
-        schema::migrate(&self.database, &self.names, &files).await?;
-        self.requests.migrate().await
+        self.statements.forget();
+        schema::carry_out(&self.database, async |session| self.plan_in(session).await).await
+    }
+
+    /// What [`Jobs::migrate`] would do; nothing is changed.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn plan(&self) -> Result<Plan, Error> {
+        self.plan_in(&mut self.database.session().await?).await
+    }
+
+    async fn plan_in(&self, session: &mut Session) -> Result<Plan, Error> {
+        let dialect = self.database.dialect();
+        let table = Table::read(session, dialect, &self.options.table).await?;
+        let names = self.names_for(&table);
+        let mut files = vec![names.text(SCHEMA)];
+        if table.reuses_ids {
+            files.extend([ORIGIN, schema::KEYS]);
+        }
+        files.extend(schema::notify(dialect));
+        let statements = schema::plan(session, dialect, &names, &files).await?;
+        let problems = self.problems(&names, &table);
+        Ok(Plan { statements, problems }.and(self.requests.plan_in(session).await?))
+    }
+
+    fn problems(&self, names: &Names, table: &Table) -> Vec<String> {
+        let roles = [
+            ("job_id", Role::Id),
+            (self.options.subject_column.as_str(), Role::IndexedKey),
+            ("status", Role::Status(STATUSES)),
+            ("retry_count", Role::Count),
+            ("max_retries", Role::Count),
+            ("error_message", Role::Message),
+            ("created_at", Role::Time),
+            ("started_at", Role::Time),
+            ("completed_at", Role::Time),
+        ];
+        let dialect = self.database.dialect();
+        let mut problems = adoption::problems(dialect, table, &names.fill(names.text(SCHEMA)), &roles);
+        let own =
+            [("payload", Role::Payload), ("resolution_note", Role::Note), ("resolved_by", Role::Message)];
+        let there: Vec<_> = own.into_iter().filter(|(name, _)| table.column(name).is_some()).collect();
+        problems.extend(adoption::problems(dialect, table, "", &there));
+        problems.extend(adoption::sqlite_id(dialect, table, "job_id"));
+        problems
+    }
+
+    /// The names of the store, and the pieces of SQL that depend on the types of the table's columns.
+    fn names_for(&self, table: &Table) -> Names {
+        let subject = &self.options.subject_column;
+        let quoted = self.database.dialect().quote(subject);
+        let as_status = match table.column("status") {
+            Some(status)
+                if status.kind == ColumnType::Enum && self.database.dialect() == Dialect::Postgres =>
+            {
+                format!("::{}", status.declared)
+            }
+            _ => String::new(),
+        };
+        let origin = if table.reuses_ids { "COALESCE(origin_id, job_id)" } else { "job_id" };
+        self.names
+            .clone()
+            .with_sql("subject", &table.text_of("", subject, &quoted))
+            .with_sql("letter_subject", &table.text_of("t.", subject, &quoted))
+            .with_sql("message", &table.cut("error_message", "s.message"))
+            .with_sql("operator", &table.cut("resolved_by", "given.operator"))
+            .with_sql("as_status", &as_status)
+            .with_sql("job_origin", origin)
+    }
+
+    /// The statements for the table as it is.
+    async fn statements(&self) -> Result<Arc<Statements>, Error> {
+        if let Some(statements) = self.statements.get() {
+            return Ok(statements);
+        }
+        let dialect = self.database.dialect();
+        let table = Table::read(&mut self.database.session().await?, dialect, &self.options.table).await?;
+        let names = self.names_for(&table);
+        let cells = self.cells(&table);
+        let shape = shape(dialect, self.options.completed);
+        let unique = "job_id, unique_key";
+        let statements = Arc::new(Statements {
+            insert: Insert::of_cells(&names, dialect, "job_id", cells.clone(), OnConflict::Fail),
+            insert_unique: Insert::of_cells(&names, dialect, unique, cells, OnConflict::Skip),
+            queue: Arc::new(Queue::new(self.database.clone(), &names, &shape)),
+            dead_letters: Arc::new(dead_letters(&self.database, &names, &table, &self.options)),
+            table,
+        });
+        if statements.table.exists() {
+            self.statements.keep(Arc::clone(&statements));
+        }
+        Ok(statements)
+    }
+
+    fn cells(&self, table: &Table) -> Vec<Cell> {
+        let cell = |(name, kind): &(&str, Kind)| {
+            let column = if *name == "{key}" { self.options.subject_column.as_str() } else { *name };
+            let stored = if *kind == Kind::Text { table.stored(column, "@") } else { "@".to_owned() };
+            Cell { name: (*name).to_owned(), kind: *kind, stored }
+        };
+        let mut cells: Vec<Cell> = COLUMNS.iter().map(cell).collect();
+        let needed =
+            |(column, _): &&(&str, &str)| table.column(column).is_some_and(|column| !column.has_default);
+        cells.extend(
+            DEFAULTS.iter().filter(needed).map(|(name, sql)| Cell::fixed(name, &table.stored(name, sql))),
+        );
+        cells
+    }
+
+    async fn queue(&self) -> Result<Arc<Queue>, Error> {
+        Ok(Arc::clone(&self.statements().await?.queue))
+    }
+
+    async fn dead_letters(&self) -> Result<Arc<DeadLetters>, Error> {
+        Ok(Arc::clone(&self.statements().await?.dead_letters))
+    }
+
+    /// A refusal may mean that the table is not what it was: it is looked at again.
+    fn refused(&self) {
+        self.statements.forget();
+    }
+
+    /// Whether the table can hold these jobs.
+    fn accept(&self, table: &Table, jobs: &[NewJob]) -> Result<(), Error> {
+        let known: Vec<&str> =
+            COLUMNS.iter().chain(&[("job_id", Kind::Int)]).map(|(name, _)| *name).collect();
+        let known = known.into_iter().chain(DEFAULTS.map(|(name, _)| name)).chain(ADDITIONS);
+        let known: Vec<&str> = known.chain([self.options.subject_column.as_str()]).collect();
+        let required: Vec<&str> = table.without_default(&known).map(|column| column.name.as_str()).collect();
+        if !required.is_empty() {
+            let why = format!(
+                "cannot be enqueued here: {} requires {}, which only the application knows: insert the job with SQL, \
+                 or give the column a default",
+                table.name,
+                required.join(", ")
+            );
+            return Err(Error::Refused { item: 0, source: Refused { field: "job", why } });
+        }
+        for (item, job) in jobs.iter().enumerate() {
+            for (field, column, text) in [
+                ("subject", self.options.subject_column.as_str(), &job.subject),
+                ("payload", "payload", &job.payload),
+            ] {
+                if let Some(column) = table.column(column) {
+                    let refused = |why| Error::Refused { item, source: Refused { field, why } };
+                    column.accepts(text).map_err(refused)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Adds jobs, all or none, and says in the same order what became of each.
@@ -190,8 +378,9 @@ impl Jobs {
     /// [`Error::Refused`] names the first job that cannot be kept; none is stored then.
     pub async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, Error> {
         check(&jobs)?;
-        let jobs = &jobs;
-        again(move || self.insert_plain(jobs)).await
+        let (jobs, statements) = (&jobs, &*self.statements().await?);
+        self.accept(&statements.table, jobs)?;
+        again(move || self.insert_plain(statements, jobs)).await
     }
 
     /// As [`Jobs::enqueue`], once for each key: the same request again is told the same. The key is kept in the
@@ -205,21 +394,30 @@ impl Jobs {
         key: &RequestKey,
     ) -> Result<Answered<Vec<Enqueued>>, Error> {
         check(jobs)?;
-        again(move || self.insert_once(jobs, key)).await
+        let statements = &*self.statements().await?;
+        self.accept(&statements.table, jobs)?;
+        again(move || self.insert_once(statements, jobs, key)).await
     }
 
     /// Adds a job to the application's own transaction: it is there when that commits, or not at all.
+    /// A live job with its unique key makes it [`Enqueued::Duplicate`], and the transaction goes on.
     ///
     /// # Errors
-    /// [`Error::Refused`] when it cannot be kept; [`Error::Rejected`] when a live job has its unique
-    /// key. After an error the transaction should be rolled back, as after any failed statement.
+    /// [`Error::Refused`] when it cannot be kept. After any other error the transaction should be rolled back, as
+    /// after any failed statement.
     pub async fn enqueue_in<'t>(
         &self,
         transaction: impl Into<Caller<'t>> + Send,
         job: &NewJob,
-    ) -> Result<(), Error> {
+    ) -> Result<Enqueued, Error> {
         job.check().map_err(|source| Error::Refused { item: 0, source })?;
-        self.insert.run_in(&mut transaction.into(), self.columns(std::iter::once(job))).await
+        let statements = self.statements().await?;
+        let jobs = std::slice::from_ref(job);
+        self.accept(&statements.table, jobs)?;
+        let mut caller = transaction.into();
+        caller.check(self.database.dialect())?;
+        let mut enqueued = self.insert_all(&mut caller, &statements, jobs).await?;
+        Ok(enqueued.pop().unwrap_or(Enqueued::Duplicate))
     }
 
     /// How many jobs are completed.
@@ -256,30 +454,41 @@ impl Jobs {
         self.database.change(&Statement::new(self.database.dialect(), &text), values).await.map(drop)
     }
 
-    async fn insert_plain(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {
+    async fn insert_plain(&self, statements: &Statements, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {
         let mut session = self.database.begin().await?;
-        let enqueued = self.insert_all(&mut session, jobs).await?;
+        let enqueued = self.insert_all(&mut session, statements, jobs).await?;
         session.commit().await?;
         Ok(enqueued)
     }
 
-    async fn insert_once(&self, jobs: &[NewJob], key: &RequestKey) -> Result<Answered<Vec<Enqueued>>, Error> {
-        let scope = format!("jobs {}", self.dead_letters.pipeline);
+    async fn insert_once(
+        &self,
+        statements: &Statements,
+        jobs: &[NewJob],
+        key: &RequestKey,
+    ) -> Result<Answered<Vec<Enqueued>>, Error> {
+        let scope = format!("jobs {}", self.options.pipeline);
         let (mut session, request) = match self.requests.begin(key, &scope, &jobs).await? {
             Begun::Now(session, request) => (session, request),
             Begun::Before(answer) => return Ok(Answered { answer, is_repeated: true }),
         };
-        let answer = self.insert_all(&mut session, jobs).await?;
+        let answer = self.insert_all(&mut session, statements, jobs).await?;
         self.requests.finish(session, request, &answer).await?;
         Ok(Answered { answer, is_repeated: false })
     }
 
-    async fn insert_all(&self, session: &mut Session, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {
+    async fn insert_all(
+        &self,
+        session: &mut dyn Executor,
+        statements: &Statements,
+        jobs: &[NewJob],
+    ) -> Result<Vec<Enqueued>, Error> {
         let (mut unique, plain): (Vec<_>, Vec<_>) =
             jobs.iter().enumerate().partition(|(_, job)| job.unique_key.is_some());
         let mut enqueued = vec![Enqueued::Duplicate; jobs.len()];
         for chunk in chunks(&plain, |(_, job)| job.payload.len()) {
-            let added = self.insert.run(session, self.columns(chunk.iter().map(|(_, job)| *job))).await?;
+            let added =
+                statements.insert.run(session, self.columns(chunk.iter().map(|(_, job)| *job))).await?;
             for ((at, _), id) in chunk.iter().zip(added) {
                 enqueued[*at] = Enqueued::Added(id);
             }
@@ -289,7 +498,7 @@ impl Jobs {
         for chunk in chunks(&unique, |(_, job)| job.payload.len()) {
             let columns = self.columns(chunk.iter().map(|(_, job)| *job));
             let keys = chunk.iter().filter_map(|(_, job)| job.unique_key.clone());
-            let mut added = self.insert_unique.run_keyed(session, columns, keys).await?;
+            let mut added = statements.insert_unique.run_keyed(session, columns, keys).await?;
             // The first of those with the same key is the one that was added.
             for (at, job) in chunk {
                 let id = job.unique_key.as_ref().and_then(|key| added.remove(key));
@@ -303,7 +512,7 @@ impl Jobs {
         let jobs: Vec<&NewJob> = jobs.collect();
         let texts = |of: &dyn Fn(&NewJob) -> String| Column::Texts(jobs.iter().map(|job| of(job)).collect());
         let ints = |of: &dyn Fn(&NewJob) -> i64| Column::Ints(jobs.iter().map(|job| of(job)).collect());
-        let limit = |job: &NewJob| job.max_retries.unwrap_or(self.max_retries).min(i32::MAX as u32);
+        let limit = |job: &NewJob| job.max_retries.unwrap_or(self.options.max_retries).min(i32::MAX as u32);
         vec![
             texts(&|job| job.subject.clone()),
             texts(&|job| job.payload.clone()),
@@ -342,7 +551,7 @@ fn shape(dialect: Dialect, completed: Completed) -> Shape {
         order: "e.priority, e.due_at, e.job_id",
         index: "_due",
         in_order: String::new(),
-        work: "job_id, lease, due_at, job_id, {pipeline}, NULL, {key}{as_text}, payload, created_at, retry_count, \
+        work: "job_id, lease, due_at, {job_origin}, {pipeline}, NULL, {subject}, payload, created_at, retry_count, \
                COALESCE(max_retries, {default_limit}), {interrupted}, history, priority",
         created: Times::Native,
         done: match completed {
@@ -355,12 +564,12 @@ fn shape(dialect: Dialect, completed: Completed) -> Shape {
     }
 }
 
-fn dead_letters(database: &Database, names: &Names, options: JobsOptions) -> DeadLetters {
+fn dead_letters(database: &Database, names: &Names, table: &Table, options: &JobsOptions) -> DeadLetters {
     let dialect = database.dialect();
     let columns = Columns {
         id: "t.job_id",
-        event_type: "{pipeline}",
-        key: if dialect == Dialect::Postgres { "t.{key}::text" } else { "t.{key}" }.to_owned(),
+        event_type: "{pipeline}".to_owned(),
+        key: "{letter_subject}".to_owned(),
         payload: "t.payload".to_owned(),
         message: "t.error_message",
         class: "t.error_class",
@@ -382,7 +591,7 @@ fn dead_letters(database: &Database, names: &Names, options: JobsOptions) -> Dea
         target: "NULL",
         arrived_since: None,
         origin_id: "t.job_id",
-        origin_table: options.table,
+        origin_table: options.table.clone(),
         outcome: "CASE WHEN t.status = 'completed' THEN 'delivered' \
                   WHEN t.status IN ('failed', 'dead_letter') OR t.retry_count > 0 THEN 'failed' ELSE 'pending' END",
         statuses: [
@@ -395,13 +604,12 @@ fn dead_letters(database: &Database, names: &Names, options: JobsOptions) -> Dea
     };
     let actions = Actions {
         redrive: Act::update_once(names, dialect, WAITING, include_str!("../sql/jobs/redrive.sql")),
-        edit: Edit::in_place(names, "payload", Payload::Text),
+        edit: Edit::in_place(names, "payload", table.column("payload")),
         balance: include_str!("../sql/jobs/balance.sql"),
         resolve: Act::update(names, dialect, WAITING, include_str!("../sql/jobs/resolve.sql")),
         settled: "1 = 1",
-        in_order: false,
         outcomes: None,
     };
     let kind = PipelineKind::Jobs;
-    DeadLetters::new(database.clone(), names.clone(), options.pipeline, kind, columns, actions)
+    DeadLetters::new(database.clone(), names.clone(), options.pipeline.clone(), kind, columns, actions)
 }

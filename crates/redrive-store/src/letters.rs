@@ -8,11 +8,11 @@ use redrive_core::fingerprint::Fingerprint;
 use redrive_core::history::History;
 use redrive_core::state::LetterState;
 
-use crate::act::{Act, Edit, Payload};
+use crate::act::{Act, Edit};
 use crate::batch::cut;
 use crate::columns::Columns;
 use crate::database::Database;
-use crate::dead_letters::{Actions, DeadLetters, dead_letter_queue};
+use crate::dead_letters::{Actions, DeadLetters, Identity, dead_letter_queue};
 use crate::dialect::Dialect;
 use crate::error::{Error, again};
 use crate::index::{Index, Left, Place, Reading};
@@ -74,6 +74,7 @@ pub struct Letters {
     names: Names,
     insert: Insert,
     queue: Queue,
+    identity: Identity,
     dead_letters: DeadLetters,
     /// Of letters that lie in topics.
     index: Index,
@@ -117,6 +118,7 @@ impl Letters {
         Self {
             insert: Insert::new(&names, dialect, "id", &COLUMNS, OnConflict::Skip),
             queue: Queue::new(database.clone(), &names, &shape(dialect, kind)),
+            identity: Identity::new(&database, pipeline, kind, true),
             dead_letters: dead_letters(&database, &names, pipeline, kind),
             index: Index::new(&database, &names, pipeline),
             names,
@@ -291,6 +293,22 @@ impl Letters {
     }
 }
 
+impl Letters {
+    #[expect(clippy::unused_async, reason = "as the stores of tables that an application may have made")]
+    async fn queue(&self) -> Result<&Queue, Error> {
+        Ok(&self.queue)
+    }
+
+    #[expect(clippy::unused_async, reason = "as the stores of tables that an application may have made")]
+    async fn dead_letters(&self) -> Result<&DeadLetters, Error> {
+        Ok(&self.dead_letters)
+    }
+
+    /// The table is ours: it does not change.
+    #[expect(clippy::unused_self, reason = "as the stores of tables that an application may have made")]
+    const fn refused(&self) {}
+}
+
 work_store!(Letters);
 dead_letter_queue!(Letters);
 
@@ -347,7 +365,7 @@ fn dead_letters(database: &Database, names: &Names, pipeline: &str, kind: Pipeli
     let dialect = database.dialect();
     let columns = Columns {
         id: "t.id",
-        event_type: "t.event_type",
+        event_type: "t.event_type".to_owned(),
         key: "t.event_key".to_owned(),
         payload: "t.payload".to_owned(),
         message: "t.error_message",
@@ -387,11 +405,10 @@ fn dead_letters(database: &Database, names: &Names, pipeline: &str, kind: Pipeli
     let redrive = Act::update_once(names, dialect, SENDABLE, include_str!("../sql/letters/redrive.sql"));
     let actions = Actions {
         redrive: redrive.explained(names, NO_TARGET),
-        edit: Edit::in_place(names, "payload", Payload::Bytes),
+        edit: Edit::of_bytes(names, "payload"),
         balance: include_str!("../sql/letters/balance.sql"),
         resolve: Act::update(names, dialect, WAITING, include_str!("../sql/letters/resolve.sql")),
         settled: "1 = 1",
-        in_order: true,
         outcomes: None,
     };
     DeadLetters::new(database.clone(), names.clone(), pipeline.to_owned(), kind, columns, actions)

@@ -16,9 +16,11 @@
 //! whole difference between them. One Rust implementation serves the three.
 
 mod act;
+mod adoption;
 mod audit;
 mod batch;
 mod caller;
+mod catalog;
 mod columns;
 mod database;
 mod dead_letters;
@@ -50,6 +52,7 @@ mod work;
 
 pub mod conformance;
 
+pub use adoption::Plan;
 pub use audit::{Audit, Entry};
 pub use caller::Caller;
 pub use database::Database;

@@ -396,7 +396,7 @@ impl Queue {
     }
 }
 
-/// [`crate::WorkStore`] for a store whose field `queue` is a [`Queue`].
+/// [`crate::WorkStore`] for a store with a `queue()`, and with `refused()`, which is told of refused statements.
 macro_rules! work_store {
     ($store:ty) => {
         #[async_trait::async_trait]
@@ -406,7 +406,11 @@ macro_rules! work_store {
                 settled: &mut Vec<(redrive_core::lease::Lease, redrive_core::lease::Settlement)>,
                 claim: Option<&$crate::work::Claim>,
             ) -> Result<$crate::work::Turn, $crate::error::Error> {
-                self.queue.turn(settled, claim).await
+                let turn = self.queue().await?.turn(settled, claim).await;
+                if matches!(turn, Err($crate::error::Error::Rejected { .. })) {
+                    self.refused();
+                }
+                turn
             }
 
             async fn extend(
@@ -414,27 +418,29 @@ macro_rules! work_store {
                 leases: &mut [&mut redrive_core::lease::Lease],
                 lease: std::time::Duration,
             ) -> Result<Vec<redrive_core::event::WorkId>, $crate::error::Error> {
-                self.queue.extend(leases, lease).await
+                self.queue().await?.extend(leases, lease).await
             }
 
             async fn recall(
                 &self,
                 lease: &redrive_core::lease::Lease,
             ) -> Result<Option<redrive_core::lease::Work>, $crate::error::Error> {
-                self.queue.recall(lease).await
+                self.queue().await?.recall(lease).await
             }
 
             async fn backlog(&self) -> Result<u64, $crate::error::Error> {
-                self.queue.backlog().await
+                self.queue().await?.backlog().await
             }
         }
 
         impl $store {
             /// The text of each statement that works on the queue, by name; for tests of their plans.
             #[doc(hidden)]
-            #[must_use]
-            pub fn statements(&self) -> Vec<(&'static str, String)> {
-                self.queue.statements()
+            ///
+            /// # Errors
+            /// [`crate::Error`] when the store cannot be reached.
+            pub async fn statement_texts(&self) -> Result<Vec<(&'static str, String)>, $crate::error::Error> {
+                Ok(self.queue().await?.statements())
             }
         }
     };

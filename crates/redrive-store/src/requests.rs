@@ -13,6 +13,7 @@ use redrive_core::fingerprint::digest;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::adoption::Plan;
 use crate::database::Database;
 use crate::error::{Error, again};
 use crate::insert::{Insert, Kind, OnConflict};
@@ -115,6 +116,13 @@ impl Requests {
     /// [`Error`] when the store cannot be reached or refuses.
     pub async fn migrate(&self) -> Result<(), Error> {
         schema::migrate(&self.database, &self.names, &[self.names.text(SCHEMA)]).await
+    }
+
+    /// What [`Requests::migrate`] would do.
+    pub(crate) async fn plan_in(&self, session: &mut Session) -> Result<Plan, Error> {
+        let files = [self.names.text(SCHEMA)];
+        let statements = schema::plan(session, self.database.dialect(), &self.names, &files).await?;
+        Ok(Plan { statements, problems: Vec::new() })
     }
 
     /// Asks for something under a key. `scope` says what may be asked for under the same keys, `digest` what is

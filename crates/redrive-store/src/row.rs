@@ -67,6 +67,26 @@ impl Times {
     }
 }
 
+/// MySQL has unsigned numbers, and answers with a decimal where signed and unsigned ones meet. A number that is beyond
+/// `i64` is an error, never another number.
+fn mysql_int(row: &MySqlRow, at: usize) -> Result<Option<i64>, sqlx::Error> {
+    let name = row.columns().get(at).map_or("", |column| column.type_info().name());
+    let too_large = |index: usize| sqlx::Error::ColumnDecode {
+        index: index.to_string(),
+        source: "a number that is too large for an id".into(),
+    };
+    if name == "DECIMAL" {
+        let text = row.try_get_unchecked::<Option<String>, _>(at)?;
+        let whole = |text: String| text.split('.').next().unwrap_or("").parse().map_err(|_| too_large(at));
+        return text.map(whole).transpose();
+    }
+    if name.ends_with("UNSIGNED") {
+        let number = row.try_get_unchecked::<Option<u64>, _>(at)?;
+        return number.map(|number| i64::try_from(number).map_err(|_| too_large(at))).transpose();
+    }
+    row.try_get_unchecked::<Option<i64>, _>(at)
+}
+
 /// What another program wrote is read as well as it can be: one odd row must not keep all the others
 /// from being claimed or shown.
 impl Row {
@@ -75,6 +95,9 @@ impl Row {
     }
 
     pub(crate) fn opt_int(&self, at: usize) -> Result<Option<i64>, Error> {
+        if let Self::MySql(row) = self {
+            return mysql_int(row, at).map_err(rejected(Dialect::MySql));
+        }
         get!(self, at, Option<i64>)
     }
 

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use crate::adoption::Plan;
 use crate::database::Database;
 use crate::dialect::Dialect;
 use crate::error::Error;
@@ -19,23 +20,77 @@ const POSTGRES_LOCK: i64 = 0x0072_6564_7269_7665;
 
 /// Makes the tables, columns and indexes of a schema file that do not exist yet.
 pub(crate) async fn migrate(database: &Database, names: &Names, files: &[&str]) -> Result<(), Error> {
+    let mut session = lock(database).await?;
+    let statements = plan(&mut session, database.dialect(), names, files).await?;
+    run(&mut session, database.dialect(), &statements).await?;
+    unlock(database.dialect(), session).await
+}
+
+/// Makes a plan and carries it out, one instance at a time, unless the plan has problems.
+pub(crate) async fn carry_out(
+    database: &Database,
+    plan: impl AsyncFnOnce(&mut Session) -> Result<Plan, Error>,
+) -> Result<(), Error> {
     let dialect = database.dialect();
     let mut session = lock(database).await?;
-    let mut present = Present { dialect, names: HashMap::new() };
+    let plan = plan(&mut session).await?;
+    let checked = plan.check();
+    if checked.is_ok() {
+        run(&mut session, dialect, &plan.statements).await?;
+    }
+    unlock(dialect, session).await?;
+    checked
+}
+
+/// The statements that make what does not exist yet.
+pub(crate) async fn plan(
+    session: &mut Session,
+    dialect: Dialect,
+    names: &Names,
+    files: &[&str],
+) -> Result<Vec<String>, Error> {
+    let mut present = Present { dialect, names: HashMap::new(), made: BTreeSet::new() };
+    let mut planned = Vec::new();
     for file in files {
         let statements = statements(&names.fill(file));
         for (at, statement) in statements.iter().enumerate() {
-            if !present.has(&mut session, &Addition::of(statement)).await? {
-                let statement = match Addition::of(statement) {
-                    Addition::Table { table } => with_columns(statement, &table, &statements[at..]),
-                    _ => quote_index(dialect, statement),
-                };
-                session.plain(&Statement::new(dialect, &statement)).await?;
+            if present.has(session, &Addition::of(statement)).await? {
+                continue;
             }
+            planned.push(match Addition::of(statement) {
+                Addition::Table { table } => with_columns(statement, &table, &statements[at..]),
+                _ => quote_index(dialect, statement),
+            });
         }
     }
-    unlock(dialect, session).await
+    Ok(planned)
 }
+
+/// Runs the statements of a plan.
+pub(crate) async fn run(session: &mut Session, dialect: Dialect, statements: &[String]) -> Result<(), Error> {
+    for statement in statements {
+        session.plain(&Statement::new(dialect, statement)).await?;
+    }
+    Ok(())
+}
+
+/// How a column is defined by the file that makes its table, or adds it.
+pub(crate) fn definition(file: &str, table: &str, column: &str) -> Option<String> {
+    let statements = statements(file);
+    let is_of = |statement: &&String| match Addition::of(statement) {
+        Addition::Table { table: of } => of == table,
+        _ => false,
+    };
+    let body = statements.iter().find(is_of)?;
+    let line = body
+        .lines()
+        .map(str::trim)
+        .find(|line| line.split_whitespace().next().is_some_and(|first| plain(first) == column))?;
+    Some(line.trim_end_matches(',').to_owned())
+}
+
+/// SQLite only: gives every row of a table that reuses its ids a number of its own.
+pub(crate) const KEYS: &str = include_str!("../sql/sqlite/work/keys.sql");
 
 /// The file that makes a table announce its inserts, where the database can.
 pub(crate) fn notify(dialect: Dialect) -> Option<&'static str> {
@@ -43,7 +98,7 @@ pub(crate) fn notify(dialect: Dialect) -> Option<&'static str> {
 }
 
 /// One instance at a time: in the transaction where DDL can be part of one, beside it in MySQL.
-async fn lock(database: &Database) -> Result<Session, Error> {
+pub(crate) async fn lock(database: &Database) -> Result<Session, Error> {
     let dialect = database.dialect();
     match dialect {
         Dialect::Sqlite => database.begin().await,
@@ -67,7 +122,7 @@ async fn lock(database: &Database) -> Result<Session, Error> {
     }
 }
 
-async fn unlock(dialect: Dialect, mut session: Session) -> Result<(), Error> {
+pub(crate) async fn unlock(dialect: Dialect, mut session: Session) -> Result<(), Error> {
     match dialect {
         Dialect::Sqlite | Dialect::Postgres => session.commit().await,
         Dialect::MySql => {
@@ -168,6 +223,8 @@ fn with_columns(create: &str, of: &str, rest: &[String]) -> String {
 struct Present {
     dialect: Dialect,
     names: HashMap<(&'static str, String), BTreeSet<String>>,
+    /// The tables that the plan makes, with all of their columns.
+    made: BTreeSet<String>,
 }
 
 impl Present {
@@ -176,11 +233,11 @@ impl Present {
             Addition::Table { table } => {
                 let exists = !self.of(session, columns(self.dialect), table).await?.is_empty();
                 if !exists {
-                    // It will have columns in a moment.
-                    self.names.clear();
+                    self.made.insert(table.clone());
                 }
                 Ok(exists)
             }
+            Addition::Column { table, .. } if self.made.contains(table) => Ok(true),
             Addition::Column { table, column } => {
                 Ok(self.of(session, columns(self.dialect), table).await?.contains(column))
             }
@@ -188,7 +245,7 @@ impl Present {
                 Ok(self.of(session, indexes(self.dialect), table).await?.contains(index))
             }
             Addition::Trigger { table, trigger } => {
-                Ok(self.of(session, TRIGGERS, table).await?.contains(trigger))
+                Ok(self.of(session, triggers(self.dialect), table).await?.contains(trigger))
             }
             Addition::Function { function } => {
                 Ok(self.of(session, FUNCTIONS, function).await?.contains(function))
@@ -251,12 +308,19 @@ const fn indexes(dialect: Dialect) -> &'static str {
     }
 }
 
-/// Only Postgres has triggers of ours.
-const TRIGGERS: &str = "SELECT g.tgname::text FROM pg_trigger AS g JOIN pg_class AS c ON c.oid = g.tgrelid \
+/// MySQL has no triggers of ours.
+const fn triggers(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Sqlite => "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = $1",
+        Dialect::Postgres | Dialect::MySql => POSTGRES_TRIGGERS,
+    }
+}
+
+const POSTGRES_TRIGGERS: &str = "SELECT g.tgname::text FROM pg_trigger AS g JOIN pg_class AS c ON c.oid = g.tgrelid \
      JOIN pg_namespace AS n ON n.oid = c.relnamespace \
      WHERE c.relname = $1 AND n.nspname = COALESCE($2, current_schema())";
 
-/// And functions.
+/// Only Postgres has functions of ours.
 const FUNCTIONS: &str = "SELECT p.proname::text FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace \
      WHERE p.proname = $1 AND n.nspname = COALESCE($2, current_schema())";
 

@@ -48,8 +48,6 @@ impl Shape {
             .with_sql("in_order", &self.in_order)
             .with_sql("interrupted", if dialect == Dialect::MySql { self.leased } else { "interrupted" })
             .with_sql("after", after(dialect))
-            // A table of the application's own may have numbers or UUIDs where ours has text.
-            .with_sql("as_text", if dialect == Dialect::Postgres { "::text" } else { "" })
             .with_sql("work", self.work)
     }
 }

@@ -425,7 +425,11 @@ async fn times_are_the_stores_and_an_endless_lease_or_delay_is_just_long() {
 }
 
 /// Appends in a transaction of the application's own, on whichever driver it uses.
-async fn append_in(outbox: &Outbox, client: &mut Client, events: Vec<NewEvent>) -> Result<(), Error> {
+async fn append_in(
+    outbox: &Outbox,
+    client: &mut Client,
+    events: Vec<NewEvent>,
+) -> Result<Vec<WorkId>, Error> {
     match client {
         Client::Sqlite(connection) => outbox.append_in(&mut *connection, events).await,
         Client::Postgres(connection) => outbox.append_in(&mut *connection, events).await,
@@ -442,7 +446,8 @@ async fn events_in_the_applications_transaction_share_its_fate() {
         for (end, expected) in [("ROLLBACK", 0), ("COMMIT", 1_500)] {
             client.run("BEGIN").await;
             client.run("INSERT INTO business VALUES (1)").await;
-            append_in(&outbox, &mut client, vec![event("a"); 1_500]).await.unwrap();
+            let ids = append_in(&outbox, &mut client, vec![event("a"); 1_500]).await.unwrap();
+            assert!(ids.len() == 1_500 && ids.is_sorted(), "their numbers, in the same order");
             client.run(end).await;
             assert_eq!(outbox.backlog().await.unwrap(), expected, "{:?} {end}", database.backend);
         }

@@ -162,7 +162,8 @@ async fn an_outbox_with_many_processed_events_and_letters_is_claimed_through_its
         let event = "outbox_event (event_type, aggregate_type, aggregate_id, payload, processed)";
         fill(&mut client, database.backend, event, "'T', 'A', n, '{}', n > 1000", MANY).await;
         analyze(&mut client, database.backend, "outbox_event").await;
-        assert_plans(&database, &outbox.statements(), "outbox_event", "outbox_event_due").await;
+        assert_plans(&database, &outbox.statement_texts().await.unwrap(), "outbox_event", "outbox_event_due")
+            .await;
     }
 }
 
@@ -177,7 +178,7 @@ async fn a_queue_with_many_dead_and_completed_jobs_is_claimed_through_its_index(
         fill(&mut client, database.backend, job, &format!("n, {status}"), MANY).await;
         analyze(&mut client, database.backend, "summarize_job_queue").await;
         let (table, index) = ("summarize_job_queue", "summarize_job_queue_due");
-        assert_plans(&database, &jobs.statements(), table, index).await;
+        assert_plans(&database, &jobs.statement_texts().await.unwrap(), table, index).await;
     }
 }
 
@@ -191,7 +192,13 @@ async fn failed_events_are_claimed_through_their_index_and_settled_by_their_numb
         let event = "failed_events (short_url, long_url, created_at, failed_at, status)";
         fill(&mut client, database.backend, event, &format!("n, '', n, n, {status}"), MANY).await;
         analyze(&mut client, database.backend, "failed_events").await;
-        assert_plans(&database, &failed.statements(), "failed_events", "failed_events_live").await;
+        assert_plans(
+            &database,
+            &failed.statement_texts().await.unwrap(),
+            "failed_events",
+            "failed_events_live",
+        )
+        .await;
     }
 }
 
@@ -212,7 +219,13 @@ async fn letters_are_claimed_through_their_index_and_settled_by_their_numbers() 
         );
         fill(&mut client, database.backend, letter, &values, MANY).await;
         analyze(&mut client, database.backend, "redrive_letter").await;
-        assert_plans(&database, &letters.statements(), "redrive_letter", "redrive_letter_due").await;
+        assert_plans(
+            &database,
+            &letters.statement_texts().await.unwrap(),
+            "redrive_letter",
+            "redrive_letter_due",
+        )
+        .await;
     }
 }
 
@@ -224,7 +237,7 @@ async fn a_large_backlog_is_claimed_in_the_order_of_the_index_and_settled_by_num
         let mut client = Client::connect(&database).await;
         fill(&mut client, database.backend, "outbox_event (event_type, payload)", "'T', '{}'", MANY).await;
         analyze(&mut client, database.backend, "outbox_event").await;
-        let statements = outbox.statements();
+        let statements = outbox.statement_texts().await.unwrap();
         let claim = plan(&database, &mut client, "claim", &statement(&statements, "claim")).await;
         assert_walks_index(database.backend, &claim, "outbox_event_due");
         // The statistics know of no leased row: settling must not trust them.

@@ -60,6 +60,15 @@ pub async fn servers(test: &str) -> Vec<TestDatabase> {
     [postgres(test).await, mysql(test).await].into_iter().flatten().collect()
 }
 
+/// A fresh database on this backend, where there is one.
+pub async fn fresh(backend: Backend, test: &str) -> Option<TestDatabase> {
+    match backend {
+        Backend::Sqlite => Some(sqlite()),
+        Backend::Postgres => postgres(test).await,
+        Backend::MySql => mysql(test).await,
+    }
+}
+
 /// A fresh database on the Postgres that `./test` started.
 ///
 /// `test` is `file!()`, to name the suite where it has to be skipped.

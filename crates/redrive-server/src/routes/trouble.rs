@@ -25,7 +25,7 @@ pub(super) fn trouble(pipeline: &str, error: &Error) -> Problem {
                  end, it may have been done already."
             ))
         }
-        Error::Rejected { .. } | Error::Setting(_) => {
+        Error::Rejected { .. } | Error::Setting(_) | Error::Unsuitable { .. } => {
             tracing::error!(pipeline, %error, "a request failed: the store refused it");
             let detail = format!("The store of `{pipeline}` refused it; the log of the server says why.");
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)

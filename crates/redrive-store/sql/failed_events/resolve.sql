@@ -1,1 +1,1 @@
-status = 'RESOLVED', resolved_at = {now}, resolved_by = given.operator, resolution_note = given.note
+status = 'RESOLVED', resolved_at = {now}, resolved_by = {operator}, resolution_note = given.note

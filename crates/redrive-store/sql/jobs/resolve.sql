@@ -1,1 +1,1 @@
-status = 'dead_letter', resolved_at = {now}, resolved_by = given.operator, resolution_note = given.note
+status = 'dead_letter', resolved_at = {now}, resolved_by = {operator}, resolution_note = given.note

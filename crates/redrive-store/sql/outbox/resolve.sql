@@ -1,2 +1,2 @@
-resolved = TRUE, resolved_at = {now}, resolved_by = given.operator,
+resolved = TRUE, resolved_at = {now}, resolved_by = {operator},
 resolution_note = given.note, updated_at = {now}

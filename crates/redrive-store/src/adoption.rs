@@ -1,0 +1,233 @@
+//! Adoption: whether a table that an application made itself can be used, and what would have to change.
+//!
+//! The whole of what is there is looked at before anything is changed. Every problem is named, with the statement that
+//! fixes it; while there is one, a migration changes nothing.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::catalog::{ColumnInfo, ColumnType, Table};
+use crate::dialect::Dialect;
+use crate::error::Error;
+use crate::schema;
+
+/// What a migration of one pipeline would do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The statements that it would run, in order; none when the tables are as they should be.
+    pub statements: Vec<String>,
+    /// What keeps the tables from being used. While there is anything here, a migration changes nothing.
+    pub problems: Vec<String>,
+}
+
+impl Plan {
+    /// Both plans.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.statements.extend(other.statements);
+        self.problems.extend(other.problems);
+        self
+    }
+
+    /// # Errors
+    /// [`Error::Unsuitable`] when there are problems.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self.problems.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Unsuitable { problems: self.problems.clone() }),
+        }
+    }
+}
+
+/// What a column is used for, and so which types it may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The number of a row.
+    Id,
+    Count,
+    /// A short text that is searched for; numbers, UUIDs and enumerations serve as well.
+    Key,
+    /// As a key, and part of an index.
+    IndexedKey,
+    Payload,
+    /// A text that may be cut.
+    Message,
+    /// A text that must not be cut.
+    Note,
+    Flag,
+    Time,
+    /// Milliseconds since 1970.
+    Millis,
+    /// A value of any type that text can be converted to.
+    Value,
+    /// One of these texts.
+    Status(&'static [&'static str]),
+}
+
+impl Role {
+    fn takes(self, dialect: Dialect, kind: ColumnType) -> bool {
+        use ColumnType as T;
+        let is_number = matches!(kind, T::Integer | T::Unsigned);
+        match self {
+            Self::Id => is_number && (dialect != Dialect::Postgres || kind == T::Integer),
+            Self::Count | Self::Millis => is_number,
+            Self::Key | Self::IndexedKey => {
+                matches!(kind, T::Text | T::Enum | T::Number | T::Uuid | T::UuidBytes) || is_number
+            }
+            Self::Payload => matches!(kind, T::Text | T::Json | T::Bytes),
+            Self::Message | Self::Note => kind == T::Text,
+            Self::Flag => kind == T::Bool || (dialect != Dialect::Postgres && is_number),
+            Self::Time => kind == T::Time || dialect == Dialect::Sqlite,
+            Self::Value => kind != T::Other,
+            Self::Status(_) => matches!(kind, T::Text | T::Enum),
+        }
+    }
+
+    const fn wanted(self) -> &'static str {
+        match self {
+            Self::Id => "a whole number (BIGINT)",
+            Self::Count => "a whole number (INT)",
+            Self::Key | Self::IndexedKey => "a text, a number, a UUID or an enumeration",
+            Self::Payload => "a text, JSON or bytes",
+            Self::Message | Self::Note => "a text (TEXT)",
+            Self::Flag => "a BOOLEAN",
+            Self::Time => "a point in time (TIMESTAMP or DATETIME)",
+            Self::Millis => "a whole number (BIGINT), milliseconds since 1970",
+            Self::Value => "a text, a number, a UUID, a time, JSON, bytes or an enumeration",
+            Self::Status(_) => "a text (VARCHAR) or an enumeration",
+        }
+    }
+}
+
+/// The longest note that redrive writes, in characters.
+const NOTE: usize = 500;
+/// MySQL indexes at most 3,072 bytes, and the index has more columns than this one.
+const MYSQL_KEY: usize = 700;
+
+/// What is wrong with a table, given what its columns are used for. `file` makes such a table: it says how a column
+/// that is missing would be added. A table that does not exist has no problems.
+pub(crate) fn problems(dialect: Dialect, table: &Table, file: &str, roles: &[(&str, Role)]) -> Vec<String> {
+    if !table.exists() {
+        return Vec::new();
+    }
+    let mut problems = Vec::new();
+    for (name, role) in roles {
+        match table.column(name) {
+            Some(column) => problems.extend(problem(dialect, table, column, *role)),
+            None => problems.push(missing(dialect, table, file, name)),
+        }
+    }
+    problems
+}
+
+fn problem(dialect: Dialect, table: &Table, column: &ColumnInfo, role: Role) -> Option<String> {
+    let place = format!("{}.{}", table.name, column.name);
+    if column.is_generated {
+        return Some(format!("{place} is computed by the database: redrive has to write it"));
+    }
+    if !role.takes(dialect, column.kind) {
+        return Some(format!("{place} is of the type {}: it must be {}", column.declared, role.wanted()));
+    }
+    match (role, column.max_chars) {
+        (Role::Note, Some(max)) if max < NOTE => Some(format!(
+            "{place} holds {max} characters: redrive writes up to {NOTE}: {}",
+            wider(dialect, table, column)
+        )),
+        (Role::IndexedKey, max) if dialect == Dialect::MySql && !is_indexable(column, max) => Some(format!(
+            "{place} is of the type {}, which MySQL cannot index: {}",
+            column.declared,
+            alter(dialect, table, &format!("MODIFY {} VARCHAR(255)", dialect.quote(&column.name)))
+        )),
+        (Role::Status(wanted), _) if column.kind == ColumnType::Enum => {
+            let lacks = |label: &&&str| !column.labels.iter().any(|known| known == **label);
+            let lacking: Vec<&str> = wanted.iter().filter(lacks).copied().collect();
+            (!lacking.is_empty())
+                .then(|| format!("{place} is an enumeration without {}: add them to it", lacking.join(", ")))
+        }
+        _ => None,
+    }
+}
+
+fn is_indexable(column: &ColumnInfo, max: Option<usize>) -> bool {
+    let is_text_type = column.kind == ColumnType::Text && column.declared.ends_with("text");
+    !is_text_type && max.is_none_or(|max| max <= MYSQL_KEY)
+}
+
+fn missing(dialect: Dialect, table: &Table, file: &str, column: &str) -> String {
+    let definition = schema::definition(file, &table.name, column).unwrap_or_else(|| column.to_owned());
+    format!(
+        "{} has no column {column}: {}",
+        table.name,
+        alter(dialect, table, &format!("ADD COLUMN {definition}"))
+    )
+}
+
+/// Columns that an INSERT of ours would have to name, and has no value for.
+pub(crate) fn unfilled(dialect: Dialect, table: &Table, known: &[&str]) -> Vec<String> {
+    let unfilled = |column: &ColumnInfo| {
+        let default = match dialect {
+            Dialect::MySql | Dialect::Postgres => {
+                let change = format!("ALTER COLUMN {} SET DEFAULT …", dialect.quote(&column.name));
+                format!("give it a default: {}", alter(dialect, table, &change))
+            }
+            Dialect::Sqlite => "give it a default, or allow NULL".to_owned(),
+        };
+        format!("{}.{} is NOT NULL without a default: {default}", table.name, column.name)
+    };
+    table.without_default(known).map(unfilled).collect()
+}
+
+/// Only an INTEGER primary key gets its number from SQLite.
+pub(crate) fn sqlite_id(dialect: Dialect, table: &Table, id: &str) -> Option<String> {
+    let column = table.column(id).filter(|_| dialect == Dialect::Sqlite)?;
+    (!column.declared.eq_ignore_ascii_case("INTEGER")).then(|| {
+        format!(
+            "{}.{id} is of the type {}: SQLite numbers the rows only of an INTEGER PRIMARY KEY, so make the table anew \
+             with one",
+            table.name, column.declared
+        )
+    })
+}
+
+fn wider(dialect: Dialect, table: &Table, column: &ColumnInfo) -> String {
+    let name = dialect.quote(&column.name);
+    let change = match dialect {
+        Dialect::MySql => format!("MODIFY {name} TEXT"),
+        Dialect::Postgres | Dialect::Sqlite => format!("ALTER COLUMN {name} TYPE TEXT"),
+    };
+    alter(dialect, table, &change)
+}
+
+fn alter(dialect: Dialect, table: &Table, change: &str) -> String {
+    format!("ALTER TABLE {} {change};", dialect.quote(&table.name))
+}
+
+/// Whether the name of an application's column can be part of our statements.
+pub(crate) fn is_plain(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// What is made for the tables as they are when it is first needed, and made anew after they have changed.
+#[derive(Debug)]
+pub(crate) struct Bound<T>(Mutex<Option<Arc<T>>>);
+
+impl<T> Default for Bound<T> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<T> Bound<T> {
+    pub(crate) fn get(&self) -> Option<Arc<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn keep(&self, made: Arc<T>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
+    }
+
+    /// The tables have changed, or may have: look at them again.
+    pub(crate) fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}

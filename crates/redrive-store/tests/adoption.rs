@@ -1,0 +1,671 @@
+//! Tables that an application made itself: the original ones to the last NOT NULL, every type of column, and what is
+//! refused before anything is changed.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{LONG, dead, done, event, failed, order, settle, take, take_one, timeout};
+use redrive_core::dead_letter::{DeadLetterQueue as _, Filter, Page};
+use redrive_core::event::NewEvent;
+use redrive_core::failure::Failure;
+use redrive_core::lease::Settlement;
+use redrive_store::{
+    Enqueued, Error, FailedEvent, FailedEvents, FailedEventsOptions, Jobs, JobsOptions, NewJob, Outbox,
+    OutboxOptions, Processed, Record, Target, TargetOptions, WorkStore as _,
+};
+use redrive_testkit::{self as testkit, Backend, Client, TestDatabase};
+
+/// `shared/spec/tables.sql`, in the words of each store: no default that it does not have.
+async fn original_tables(client: &mut Client, backend: Backend) {
+    let (id, time) = match backend {
+        Backend::Sqlite => ("INTEGER PRIMARY KEY AUTOINCREMENT", "DATETIME"),
+        Backend::Postgres => ("BIGSERIAL PRIMARY KEY", "TIMESTAMP"),
+        Backend::MySql => ("BIGINT AUTO_INCREMENT PRIMARY KEY", "DATETIME"),
+    };
+    for table in [
+        format!(
+            "outbox_event (id {id}, event_type VARCHAR(100) NOT NULL, aggregate_type VARCHAR(100) NOT NULL, \
+             aggregate_id VARCHAR(255) NOT NULL, payload TEXT NOT NULL, processed BOOLEAN NOT NULL DEFAULT FALSE, \
+             processed_at {time}, error_message TEXT, retry_count INT NOT NULL DEFAULT 0, \
+             created_at {time} NOT NULL, updated_at {time} NOT NULL)"
+        ),
+        format!(
+            "outbox_event_dlq (id {id}, original_event_id BIGINT NOT NULL, event_type VARCHAR(100) NOT NULL, \
+             aggregate_type VARCHAR(100) NOT NULL, aggregate_id VARCHAR(255) NOT NULL, payload TEXT NOT NULL, \
+             error_message TEXT NOT NULL, failed_at {time} NOT NULL, retry_count INT NOT NULL, \
+             resolved BOOLEAN NOT NULL DEFAULT FALSE, resolved_at {time}, resolved_by VARCHAR(100), \
+             resolution_note TEXT, created_at {time} NOT NULL, updated_at {time} NOT NULL)"
+        ),
+        format!(
+            "failed_events (id {id}, short_url VARCHAR(255) NOT NULL, long_url TEXT NOT NULL, \
+             created_at BIGINT NOT NULL, failed_at BIGINT NOT NULL, retry_count INT NOT NULL DEFAULT 0, \
+             last_error TEXT, status VARCHAR(50) NOT NULL DEFAULT 'PENDING')"
+        ),
+        format!(
+            "summarize_job_queue (job_id {id}, article_id VARCHAR(255) NOT NULL, status VARCHAR(20) NOT NULL, \
+             retry_count INT NOT NULL, max_retries INT NOT NULL, error_message TEXT, created_at {time} NOT NULL, \
+             started_at {time}, completed_at {time})"
+        ),
+    ] {
+        client.run(&format!("CREATE TABLE {table}")).await;
+    }
+    for index in ["resolved", "event_type", "failed_at"] {
+        client.run(&format!("CREATE INDEX idx_dlq_{index} ON outbox_event_dlq ({index})")).await;
+    }
+}
+
+async fn outbox_on(database: &TestDatabase) -> Outbox {
+    common::outbox(database, OutboxOptions::new("orders")).await
+}
+
+/// No dead letter, no redrive and no append worked: `Field 'failed_at' doesn't have a default value`.
+#[tokio::test]
+async fn the_original_outbox_is_served_as_it_is() {
+    for database in testkit::backends(file!()).await {
+        let mut client = Client::connect(&database).await;
+        original_tables(&mut client, database.backend).await;
+        client
+            .run(
+                "INSERT INTO outbox_event (event_type, aggregate_type, aggregate_id, payload, created_at, updated_at) \
+                 VALUES ('OrderCreated', 'Order', '42', '{}', '2026-01-02 03:04:05', '2026-01-02 03:04:05')",
+            )
+            .await;
+        let outbox = outbox_on(&database).await;
+        outbox
+            .append(vec![event("43"), NewEvent { aggregate_id: String::new(), ..event("") }])
+            .await
+            .unwrap();
+        let claimed = take(&outbox, 10, LONG).await;
+        assert_eq!(claimed.len(), 3, "{:?}", database.backend);
+        assert!(settle(&outbox, dead(claimed, &timeout())).await.lost.is_empty());
+        let letters = outbox.list(&Filter::default(), Page::first(10)).await.unwrap().letters;
+        assert_eq!(letters.len(), 3, "{:?}: every one is a letter", database.backend);
+        let age = jiff::Timestamp::now().duration_since(letters[0].failed_at);
+        assert!(
+            age.as_secs().abs() < 3600,
+            "{:?}: it failed now, not {:?}",
+            database.backend,
+            letters[0].failed_at
+        );
+        let ids: Vec<String> = letters.into_iter().map(|letter| letter.id.local).collect();
+        assert_eq!(outbox.redrive(&ids, &order()).await.unwrap().done.len(), 3, "{:?}", database.backend);
+        settle(&outbox, done(take(&outbox, 10, LONG).await)).await;
+        assert_eq!((outbox.backlog().await.unwrap(), outbox.delivered().await.unwrap()), (0, 3));
+    }
+}
+
+#[tokio::test]
+async fn the_original_jobs_and_failed_events_are_served_as_they_are() {
+    for database in testkit::backends(file!()).await {
+        let mut client = Client::connect(&database).await;
+        original_tables(&mut client, database.backend).await;
+        let jobs = common::jobs(&database, JobsOptions::new("summarize")).await;
+        jobs.enqueue(vec![NewJob::new("article-7", "{}")]).await.unwrap();
+        settle(&jobs, dead(vec![take_one(&jobs).await], &timeout())).await;
+        let letter = jobs.list(&Filter::default(), Page::first(1)).await.unwrap().letters.remove(0);
+        assert_eq!(letter.key, "article-7", "{:?}", database.backend);
+        assert_eq!(jobs.redrive(&[letter.id.local], &order()).await.unwrap().done.len(), 1);
+        settle(&jobs, done(vec![take_one(&jobs).await])).await;
+
+        let now = jiff::Timestamp::now();
+        let events =
+            FailedEvents::new(common::open(&database).await, FailedEventsOptions::new("urls")).unwrap();
+        events.migrate().await.unwrap();
+        events.append(&[FailedEvent::new("k", "v", now, now, timeout())]).await.unwrap();
+        settle(&events, dead(vec![take_one(&events).await], &timeout())).await;
+        assert_eq!(events.list(&Filter::default(), Page::first(1)).await.unwrap().letters.len(), 1);
+    }
+}
+
+/// A type, and a value of it as text.
+type Sample = (&'static str, &'static str);
+
+const UUID: &str = "6f2e6f0e-4c2f-4e0b-9c68-0a2f4b1b7a11";
+const JSON: &str = "{\"a\": 1}";
+
+fn key_types(backend: Backend) -> Vec<Sample> {
+    match backend {
+        Backend::Postgres => vec![
+            ("SMALLINT", "42"),
+            ("INTEGER", "42"),
+            ("BIGINT", "-9000000000"),
+            ("NUMERIC(20, 2)", "42.50"),
+            ("UUID", UUID),
+            ("TEXT", "é 'x'"),
+            ("VARCHAR(40)", "x"),
+            ("CHAR(3)", "abc"),
+            ("mood", "happy"),
+        ],
+        Backend::MySql => vec![
+            ("INT", "8"),
+            ("INT UNSIGNED", "4000000000"),
+            ("BIGINT", "-9000000000"),
+            ("BIGINT UNSIGNED", "9000000000"),
+            ("DECIMAL(20, 2)", "42.50"),
+            ("UUID", UUID),
+            ("BINARY(16)", UUID),
+            ("VARCHAR(40)", "é 'x'"),
+            ("CHAR(36)", UUID),
+            ("ENUM('happy', 'sad')", "happy"),
+        ],
+        Backend::Sqlite => {
+            vec![("INTEGER", "42"), ("BIGINT", "-9000000000"), ("TEXT", "é 'x'"), ("CHAR(36)", UUID)]
+        }
+    }
+}
+
+fn payload_types(backend: Backend) -> Vec<Sample> {
+    match backend {
+        Backend::Postgres => {
+            vec![("TEXT", "x"), ("VARCHAR(40)", "x"), ("JSON", JSON), ("JSONB", JSON), ("BYTEA", "é")]
+        }
+        Backend::MySql => {
+            vec![("TEXT", "x"), ("MEDIUMTEXT", "x"), ("JSON", JSON), ("BLOB", "é"), ("LONGBLOB", "x")]
+        }
+        Backend::Sqlite => vec![("TEXT", "x"), ("JSON", JSON), ("BLOB", "é")],
+    }
+}
+
+fn id_types(backend: Backend) -> Vec<&'static str> {
+    match backend {
+        Backend::Postgres => {
+            vec!["SERIAL", "BIGSERIAL", "BIGINT GENERATED ALWAYS AS IDENTITY", "SMALLSERIAL"]
+        }
+        Backend::MySql => {
+            vec!["INT AUTO_INCREMENT", "INT UNSIGNED AUTO_INCREMENT", "BIGINT UNSIGNED AUTO_INCREMENT"]
+        }
+        Backend::Sqlite => vec!["INTEGER"],
+    }
+}
+
+fn time_types(backend: Backend) -> Vec<&'static str> {
+    match backend {
+        Backend::Postgres => vec!["TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP(0)"],
+        Backend::MySql => vec!["DATETIME", "DATETIME(6)", "TIMESTAMP NULL"],
+        Backend::Sqlite => vec!["DATETIME", "TEXT", "TIMESTAMP"],
+    }
+}
+
+/// An outbox of the application's own, whose columns are of these types.
+#[derive(Debug, Clone, Copy)]
+struct Types {
+    id: &'static str,
+    kind: Sample,
+    aggregate: Sample,
+    payload: Sample,
+    time: &'static str,
+}
+
+impl Types {
+    const fn plain(backend: Backend) -> Self {
+        Self {
+            id: match backend {
+                Backend::Postgres => "BIGSERIAL",
+                Backend::MySql => "BIGINT AUTO_INCREMENT",
+                Backend::Sqlite => "INTEGER",
+            },
+            kind: ("VARCHAR(100)", "OrderCreated"),
+            aggregate: ("VARCHAR(100)", "42"),
+            payload: ("TEXT", "x"),
+            time: match backend {
+                Backend::Postgres => "TIMESTAMP",
+                _ => "DATETIME",
+            },
+        }
+    }
+
+    /// Both tables, in a database of their own, or the events alone.
+    async fn create(self, client: &mut Client, with_letters: bool) {
+        let Self { id, kind: (kind, _), aggregate: (aggregate, _), payload: (payload, _), time } = self;
+        if matches!(client, Client::Postgres(_)) {
+            client.run("CREATE TYPE mood AS ENUM ('happy', 'sad')").await;
+        }
+        client
+            .run(&format!(
+                "CREATE TABLE outbox_event (id {id} PRIMARY KEY, event_type {kind} NOT NULL, \
+                 aggregate_type VARCHAR(100), aggregate_id {aggregate}, payload {payload}, \
+                 processed BOOLEAN NOT NULL DEFAULT FALSE, processed_at {time}, error_message VARCHAR(255), \
+                 retry_count INT NOT NULL DEFAULT 0, created_at {time}, updated_at {time})"
+            ))
+            .await;
+        if !with_letters {
+            return;
+        }
+        client
+            .run(&format!(
+                "CREATE TABLE outbox_event_dlq (id {id} PRIMARY KEY, original_event_id BIGINT NOT NULL, \
+                 event_type {kind}, aggregate_type VARCHAR(100), aggregate_id {aggregate}, payload {payload}, \
+                 error_message VARCHAR(255) NOT NULL, failed_at {time}, retry_count INT NOT NULL, \
+                 resolved BOOLEAN NOT NULL DEFAULT FALSE, resolved_at {time}, resolved_by VARCHAR(20), \
+                 resolution_note TEXT, created_at {time}, updated_at {time})"
+            ))
+            .await;
+    }
+
+    fn event(self) -> NewEvent {
+        NewEvent {
+            event_type: self.kind.1.into(),
+            aggregate_type: "Order".into(),
+            aggregate_id: self.aggregate.1.into(),
+            payload: self.payload.1.into(),
+        }
+    }
+}
+
+/// Into the table, to a handler, into a letter, found, read, edited, and back.
+async fn there_and_back(database: &TestDatabase, types: Types, with_letters: bool) {
+    let case = format!("{:?} {types:?} with letters {with_letters}", database.backend);
+    let mut client = Client::connect(database).await;
+    types.create(&mut client, with_letters).await;
+    let outbox = outbox_on(database).await;
+    let ids = outbox.append(vec![types.event()]).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+    let (lease, work) = take_one(&outbox).await;
+    assert_eq!(lease.work(), ids[0], "{case}");
+    assert_eq!(work.event.origin.0 > 0, lease.work().0 > 0, "{case}");
+    let read = (work.event.event_type.as_str(), work.event.key.as_str(), work.event.payload.as_slice());
+    assert_eq!(read, (types.kind.1, types.aggregate.1, types.payload.1.as_bytes()), "{case}");
+    // Longer than the column: it is cut, and the event is not delivered again and again.
+    let long = Failure::transient("Timeout", "é".repeat(2_000));
+    let retry = Settlement::Retry { after: common::NOW, failed: failed(&work, &long) };
+    assert!(settle(&outbox, vec![(lease, retry)]).await.lost.is_empty(), "{case}");
+    assert!(settle(&outbox, dead(vec![take_one(&outbox).await], &long)).await.lost.is_empty(), "{case}");
+
+    let by_key = Filter {
+        key: Some(types.aggregate.1.into()),
+        event_type: Some(types.kind.1.into()),
+        ..Filter::default()
+    };
+    let letter =
+        outbox.list(&by_key, Page::first(10)).await.unwrap_or_else(|error| panic!("{case}: {error:?}"));
+    let letter = letter.letters.into_iter().next().unwrap_or_else(|| panic!("{case}: found by its key"));
+    let whole = outbox.get(&letter.id.local).await.unwrap().unwrap();
+    assert_eq!(whole.payload, types.payload.1.as_bytes(), "{case}");
+    let id = std::slice::from_ref(&letter.id.local);
+    let redriven = outbox.redrive(id, &order()).await.unwrap_or_else(|error| panic!("{case}: {error:?}"));
+    assert_eq!(redriven.done.len(), 1, "{case}");
+    let (lease, again) = take_one(&outbox).await;
+    let read = (again.event.event_type.as_str(), again.event.key.as_str(), again.event.payload.as_slice());
+    assert_eq!(read, (types.kind.1, types.aggregate.1, types.payload.1.as_bytes()), "{case}");
+    assert_eq!(again.event.origin, work.event.origin, "{case}: the key of an event is the same for ever");
+
+    settle(&outbox, dead(vec![(lease, again)], &timeout())).await;
+    let letter = outbox.ids(&Filter::default(), None, 10).await.unwrap().ids.pop().unwrap();
+    let edited = outbox.redrive_edited(&letter, b"[1]", &order()).await;
+    let edited = edited.unwrap_or_else(|error| panic!("{case}: {error:?}"));
+    assert_eq!(edited.done.len(), 1, "{case}: {:?}", edited.refused);
+    let claimed = take_one(&outbox).await;
+    assert_eq!(claimed.1.event.payload, b"[1]", "{case}");
+    assert!(settle(&outbox, done(vec![claimed])).await.lost.is_empty(), "{case}");
+}
+
+#[tokio::test]
+async fn an_aggregate_id_of_any_type_goes_there_and_back() {
+    for backend in testkit::backends(file!()).await.iter().map(|database| database.backend) {
+        for aggregate in key_types(backend) {
+            let types = Types { aggregate, ..Types::plain(backend) };
+            there_and_back(&testkit::fresh(backend, file!()).await.unwrap(), types, true).await;
+            there_and_back(&testkit::fresh(backend, file!()).await.unwrap(), types, false).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_payload_of_any_type_goes_there_and_back() {
+    for backend in testkit::backends(file!()).await.iter().map(|database| database.backend) {
+        for payload in payload_types(backend) {
+            let types = Types { payload, ..Types::plain(backend) };
+            there_and_back(&testkit::fresh(backend, file!()).await.unwrap(), types, true).await;
+            there_and_back(&testkit::fresh(backend, file!()).await.unwrap(), types, false).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_event_type_an_id_and_times_of_any_type_go_there_and_back() {
+    for backend in testkit::backends(file!()).await.iter().map(|database| database.backend) {
+        let plain = Types::plain(backend);
+        let kinds = key_types(backend).into_iter().map(|kind| Types { kind, ..plain });
+        let ids = id_types(backend).into_iter().map(|id| Types { id, ..plain });
+        let times = time_types(backend).into_iter().map(|time| Types { time, ..plain });
+        for types in kinds.chain(ids).chain(times) {
+            there_and_back(&testkit::fresh(backend, file!()).await.unwrap(), types, true).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_subject_and_a_payload_of_a_job_of_any_type_go_there_and_back() {
+    for backend in testkit::backends(file!()).await.iter().map(|database| database.backend) {
+        let plain = Types::plain(backend);
+        let subjects = key_types(backend).into_iter().map(|subject| (plain.id, subject, plain.payload));
+        let payloads = payload_types(backend).into_iter().map(|payload| (plain.id, plain.aggregate, payload));
+        let ids = id_types(backend).into_iter().map(|id| (id, plain.aggregate, plain.payload));
+        for (id, subject, payload) in subjects.chain(payloads).chain(ids) {
+            let database = testkit::fresh(backend, file!()).await.unwrap();
+            job_there_and_back(&database, id, subject, payload).await;
+        }
+    }
+}
+
+async fn job_there_and_back(database: &TestDatabase, id: &str, subject: Sample, payload: Sample) {
+    let case = format!("{:?} {id} {subject:?} {payload:?}", database.backend);
+    let mut client = Client::connect(database).await;
+    let mut status = "VARCHAR(20)";
+    if database.backend == Backend::Postgres {
+        client.run("CREATE TYPE mood AS ENUM ('happy', 'sad')").await;
+        let states = "'pending', 'running', 'completed', 'failed', 'dead_letter'";
+        client.run(&format!("CREATE TYPE state AS ENUM ({states})")).await;
+        status = "state";
+    }
+    client
+        .run(&format!(
+            "CREATE TABLE summarize_job_queue (job_id {id} PRIMARY KEY, article_id {} NOT NULL, \
+             status {status} NOT NULL, retry_count INT NOT NULL, max_retries INT NOT NULL, \
+             error_message VARCHAR(255), created_at {} NOT NULL, started_at {1}, completed_at {1}, payload {})",
+            subject.0,
+            Types::plain(database.backend).time,
+            payload.0
+        ))
+        .await;
+    let jobs = common::jobs(database, JobsOptions::new("summarize")).await;
+    let enqueued = jobs.enqueue(vec![NewJob::new(subject.1, payload.1)]).await;
+    let enqueued = enqueued.unwrap_or_else(|error| panic!("{case}: {error}"));
+    assert!(matches!(enqueued[0], Enqueued::Added(_)), "{case}");
+    let long = Failure::transient("Timeout", "é".repeat(2_000));
+    for _ in 0..2 {
+        let (lease, work) = take_one(&jobs).await;
+        let read = (work.event.key.as_str(), work.event.payload.as_slice());
+        assert_eq!(read, (subject.1, payload.1.as_bytes()), "{case}");
+        let retry = Settlement::Retry { after: common::NOW, failed: failed(&work, &long) };
+        assert!(settle(&jobs, vec![(lease, retry)]).await.lost.is_empty(), "{case}");
+    }
+    settle(&jobs, dead(vec![take_one(&jobs).await], &long)).await;
+    let by_key = Filter { key: Some(subject.1.into()), ..Filter::default() };
+    let letters =
+        jobs.list(&by_key, Page::first(10)).await.unwrap_or_else(|error| panic!("{case}: {error:?}"));
+    let letter = letters.letters.into_iter().next().unwrap_or_else(|| panic!("{case}: found by its key"));
+    let edited = jobs.redrive_edited(&letter.id.local, b"[1]", &order()).await;
+    let edited = edited.unwrap_or_else(|error| panic!("{case}: {error:?}"));
+    assert_eq!(edited.done.len(), 1, "{case}: {:?}", edited.refused);
+    let claimed = take_one(&jobs).await;
+    assert_eq!(claimed.1.event.payload, b"[1]", "{case}");
+    settle(&jobs, done(vec![claimed])).await;
+}
+
+#[tokio::test]
+async fn a_value_that_a_column_cannot_hold_is_refused_by_the_name_of_the_field() {
+    for database in testkit::servers(file!()).await {
+        let mut client = Client::connect(&database).await;
+        let plain = Types::plain(database.backend);
+        Types { aggregate: ("BIGINT", ""), payload: ("TEXT", ""), ..plain }.create(&mut client, true).await;
+        let outbox = outbox_on(&database).await;
+        let refused = outbox.append(vec![event("42"), event("forty-two")]).await.unwrap_err();
+        assert!(
+            matches!(&refused, Error::Refused { item: 1, source } if source.field == "aggregate_id"),
+            "{refused}"
+        );
+        assert_eq!(outbox.backlog().await.unwrap(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_target_with_columns_of_any_type_is_saved_to_and_repeats_are_known() {
+    for backend in testkit::backends(file!()).await.iter().map(|database| database.backend) {
+        let plain = ("VARCHAR(40)", "x");
+        let keys = key_types(backend).into_iter().filter(|(kind, _)| *kind != "TEXT").map(|key| (key, plain));
+        let payloads =
+            payload_types(backend).into_iter().chain(key_types(backend)).map(|payload| (plain, payload));
+        for (key, payload) in keys.chain(payloads) {
+            let database = testkit::fresh(backend, file!()).await.unwrap();
+            let case = format!("{backend:?} {key:?} {payload:?}");
+            let mut client = Client::connect(&database).await;
+            if backend == Backend::Postgres {
+                client.run("CREATE TYPE mood AS ENUM ('happy', 'sad')").await;
+            }
+            client
+                .run(&format!(
+                    "CREATE TABLE urls (short_url {} NOT NULL PRIMARY KEY, long_url {} NOT NULL, \
+                     hits INT NOT NULL DEFAULT 0 CHECK (hits >= 0), note TEXT)",
+                    key.0, payload.0
+                ))
+                .await;
+            let target = Target::new(common::open(&database).await, &TargetOptions::new("urls")).unwrap();
+            target.migrate().await.unwrap();
+            let record = |payload: &str| Record {
+                key: key.1.into(),
+                payload: payload.into(),
+                created_at: jiff::Timestamp::now(),
+            };
+            for _ in 0..2 {
+                let conflicts = target.save(&[record(payload.1)]).await;
+                let conflicts = conflicts.unwrap_or_else(|error| panic!("{case}: {error}"));
+                assert!(conflicts.is_empty(), "{case}: {conflicts:?}");
+            }
+            let found = target.find(key.1).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+            assert_eq!(found.as_deref(), Some(payload.1), "{case}");
+        }
+    }
+}
+
+/// A receiver that deduplicates as our guide advises dropped real events: all had the key `app:1`.
+#[tokio::test]
+async fn the_key_of_an_event_is_never_used_again_in_a_table_that_reuses_ids() {
+    let database = testkit::sqlite();
+    let mut client = Client::connect(&database).await;
+    Types::plain(Backend::Sqlite).create(&mut client, false).await;
+    let options = OutboxOptions { processed: Processed::Delete, ..OutboxOptions::new("orders") };
+    let outbox = common::outbox(&database, options).await;
+    outbox.migrate().await.unwrap();
+    let insert = "INSERT INTO outbox_event (event_type, aggregate_type, aggregate_id, payload) \
+                  VALUES ('OrderCreated', 'Order', '42', '{}')";
+    let (mut keys, mut ids) = (BTreeSet::new(), BTreeSet::new());
+    for round in 0..5 {
+        client.run(insert).await;
+        let (lease, work) = take_one(&outbox).await;
+        ids.insert(lease.work());
+        keys.insert(work.event.origin);
+        let settlement =
+            if round % 2 == 0 { done(vec![(lease, work)]) } else { dead(vec![(lease, work)], &timeout()) };
+        settle(&outbox, settlement).await;
+    }
+    assert_eq!((ids.len(), keys.len()), (1, 5), "one id for all, and a key for each");
+    // A redriven event keeps its key, and the books know each of them.
+    let letters = outbox.ids(&Filter::default(), None, 10).await.unwrap().ids;
+    assert_eq!(outbox.redrive(&letters, &order()).await.unwrap().done.len(), 2);
+    for (lease, work) in take(&outbox, 10, LONG).await {
+        assert!(keys.contains(&work.event.origin));
+        settle(&outbox, done(vec![(lease, work)])).await;
+    }
+    let balance = outbox.balance().await.unwrap();
+    assert_eq!((balance.accepted, balance.delivered), (2, 2), "{balance:?}");
+}
+
+#[tokio::test]
+async fn the_key_of_a_job_is_never_used_again_in_a_table_that_reuses_ids() {
+    let database = testkit::sqlite();
+    let mut client = Client::connect(&database).await;
+    client
+        .run(
+            "CREATE TABLE summarize_job_queue (job_id INTEGER PRIMARY KEY, article_id TEXT, status TEXT DEFAULT 'pending', \
+             retry_count INT DEFAULT 0, max_retries INT DEFAULT 3, error_message TEXT, created_at TEXT, started_at TEXT, \
+             completed_at TEXT)",
+        )
+        .await;
+    let options =
+        JobsOptions { completed: redrive_store::Completed::Delete, ..JobsOptions::new("summarize") };
+    let jobs = common::jobs(&database, options).await;
+    jobs.migrate().await.unwrap();
+    let mut keys = BTreeSet::new();
+    for _ in 0..3 {
+        client.run("INSERT INTO summarize_job_queue (article_id) VALUES ('a')").await;
+        let (lease, work) = take_one(&jobs).await;
+        assert_eq!(lease.work().0, 1, "the id is used again");
+        keys.insert(work.event.origin);
+        settle(&jobs, done(vec![(lease, work)])).await;
+    }
+    assert_eq!(keys.len(), 3);
+}
+
+/// Columns of the application's own: an event that comes back from its letter has them again.
+#[tokio::test]
+async fn columns_that_redrive_knows_nothing_of_survive_a_dead_letter() {
+    for database in testkit::backends(file!()).await {
+        let mut client = Client::connect(&database).await;
+        Types::plain(database.backend).create(&mut client, true).await;
+        client.run("ALTER TABLE outbox_event ADD COLUMN tenant VARCHAR(40)").await;
+        client.run("ALTER TABLE outbox_event ADD COLUMN region INT NOT NULL DEFAULT 7").await;
+        if database.backend == Backend::Postgres {
+            client.run("ALTER TABLE outbox_event ALTER COLUMN tenant SET NOT NULL").await;
+        }
+        let outbox = outbox_on(&database).await;
+        client
+            .run(
+                "INSERT INTO outbox_event (event_type, payload, tenant, region) VALUES ('T', 'x', 'acme', 3)",
+            )
+            .await;
+        settle(&outbox, dead(vec![take_one(&outbox).await], &timeout())).await;
+        let letters = outbox.ids(&Filter::default(), None, 10).await.unwrap().ids;
+        assert_eq!(outbox.redrive(&letters, &order()).await.unwrap().done.len(), 1);
+        let kept = client.rows("SELECT tenant, region FROM outbox_event").await;
+        assert_eq!(kept, [[Some("acme".to_owned()), Some("3".to_owned())]], "{:?}", database.backend);
+        if database.backend == Backend::Postgres {
+            let refused = outbox.append(vec![event("a")]).await.unwrap_err();
+            assert!(refused.to_string().contains("requires tenant"), "{refused}");
+        }
+    }
+}
+
+/// Snowflake ids: the application gives them, and the database has none of its own.
+#[tokio::test]
+async fn an_event_whose_id_the_application_gives_comes_back_under_it() {
+    for database in testkit::servers(file!()).await {
+        let mut client = Client::connect(&database).await;
+        let letters = Types::plain(database.backend).id;
+        Types { id: "BIGINT", ..Types::plain(database.backend) }.create(&mut client, false).await;
+        let outbox = outbox_on(&database).await;
+        let id = 7_000_000_000_000_i64;
+        client
+            .run(&format!("INSERT INTO outbox_event (id, event_type, payload) VALUES ({id}, 'T', 'x')"))
+            .await;
+        settle(&outbox, dead(vec![take_one(&outbox).await], &timeout())).await;
+        let ids = outbox.ids(&Filter::default(), None, 10).await.unwrap().ids;
+        assert_eq!(outbox.redrive(&ids, &order()).await.unwrap().done.len(), 1, "{letters}");
+        assert_eq!(take_one(&outbox).await.0.work().0, id, "{:?}", database.backend);
+    }
+}
+
+async fn columns(client: &mut Client, backend: Backend) -> Vec<Vec<Option<String>>> {
+    let query = match backend {
+        Backend::Sqlite => "SELECT name, sql FROM sqlite_master ORDER BY 1",
+        Backend::Postgres => {
+            "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1, 2"
+        }
+        Backend::MySql => {
+            "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = DATABASE() ORDER BY 1, 2"
+        }
+    };
+    client.rows(query).await
+}
+
+/// It failed with `Key column 'resolved' doesn't exist` after the other table had been altered.
+#[tokio::test]
+async fn tables_that_cannot_be_used_are_refused_whole_with_every_problem() {
+    for database in testkit::backends(file!()).await {
+        let mut client = Client::connect(&database).await;
+        Types::plain(database.backend).create(&mut client, false).await;
+        client
+            .run(
+                "CREATE TABLE outbox_event_dlq (id VARCHAR(36) PRIMARY KEY, original_event_id BIGINT, \
+                 event_type VARCHAR(100), aggregate_type VARCHAR(100), aggregate_id VARCHAR(100), payload TEXT, \
+                 error_message TEXT, failed_at TIMESTAMP, retry_count INT, resolved_at TIMESTAMP NULL, \
+                 resolved_by VARCHAR(100), resolution_note VARCHAR(20), created_at TIMESTAMP NULL, \
+                 updated_at TIMESTAMP NULL, tenant VARCHAR(40) NOT NULL)",
+            )
+            .await;
+        let before = columns(&mut client, database.backend).await;
+        let outbox = Outbox::new(common::open(&database).await, OutboxOptions::new("orders")).unwrap();
+        let plan = outbox.plan().await.unwrap();
+        let problems = plan.problems.join("\n");
+        for expected in [
+            "outbox_event_dlq.id is of the type",
+            "has no column resolved",
+            "ADD COLUMN resolved BOOLEAN",
+            "tenant",
+        ] {
+            assert!(problems.contains(expected), "{:?}: {expected} in {problems}", database.backend);
+        }
+        assert!(!plan.statements.is_empty());
+        let refused = outbox.migrate().await.unwrap_err();
+        assert!(matches!(refused, Error::Unsuitable { .. }), "{refused}");
+        assert_eq!(columns(&mut client, database.backend).await, before, "nothing was changed");
+    }
+}
+
+#[tokio::test]
+async fn a_plan_changes_nothing_and_is_empty_once_it_was_carried_out() {
+    for database in testkit::backends(file!()).await {
+        let mut client = Client::connect(&database).await;
+        original_tables(&mut client, database.backend).await;
+        let before = columns(&mut client, database.backend).await;
+        let open = common::open(&database).await;
+        let outbox = Outbox::new(open.clone(), OutboxOptions::new("orders")).unwrap();
+        let jobs = Jobs::new(open.clone(), JobsOptions::new("summarize")).unwrap();
+        let failed = FailedEvents::new(open, FailedEventsOptions::new("urls")).unwrap();
+        let plans = [outbox.plan().await.unwrap(), jobs.plan().await.unwrap(), failed.plan().await.unwrap()];
+        assert!(
+            plans.iter().all(|plan| plan.problems.is_empty() && !plan.statements.is_empty()),
+            "{plans:?}"
+        );
+        assert_eq!(columns(&mut client, database.backend).await, before);
+        outbox.migrate().await.unwrap();
+        jobs.migrate().await.unwrap();
+        failed.migrate().await.unwrap();
+        for plan in [outbox.plan().await.unwrap(), jobs.plan().await.unwrap(), failed.plan().await.unwrap()] {
+            assert_eq!(plan, redrive_store::Plan::default(), "{:?}", database.backend);
+        }
+    }
+}
+
+/// A table whose columns are changed while redrive runs is looked at again after the first refusal.
+#[tokio::test]
+async fn a_column_that_gets_another_type_later_is_noticed() {
+    let Some(database) = testkit::postgres(file!()).await else { return };
+    let outbox = outbox_on(&database).await;
+    outbox.append(vec![event("a"), event("b")]).await.unwrap();
+    let mut client = Client::connect(&database).await;
+    let narrow = "ALTER TABLE outbox_event_dlq ALTER COLUMN error_message TYPE VARCHAR(5)";
+    client.run(narrow).await;
+    let mut settlements = dead(vec![take(&outbox, 1, LONG).await.remove(0)], &timeout());
+    assert!(outbox.turn(&mut settlements, None).await.is_err(), "the statement is older than the column");
+    assert!(outbox.turn(&mut settlements, None).await.unwrap().lost.is_empty());
+}
+
+async fn enqueue_in(jobs: &Jobs, client: &mut Client, job: &NewJob) -> Enqueued {
+    let enqueued = match client {
+        Client::Sqlite(connection) => jobs.enqueue_in(&mut *connection, job).await,
+        Client::Postgres(connection) => jobs.enqueue_in(&mut *connection, job).await,
+        Client::MySql(connection) => jobs.enqueue_in(&mut *connection, job).await,
+    };
+    enqueued.unwrap()
+}
+
+/// On Postgres the second one aborted the caller's transaction.
+#[tokio::test]
+async fn a_duplicate_in_the_applications_transaction_leaves_it_usable() {
+    for database in testkit::backends(file!()).await {
+        let jobs = common::jobs(&database, JobsOptions::new("summarize")).await;
+        let job = NewJob { unique_key: Some("only".into()), ..NewJob::new("a", "{}") };
+        let mut client = Client::connect(&database).await;
+        client.run("CREATE TABLE business (id INT)").await;
+        client.run("BEGIN").await;
+        assert!(matches!(enqueue_in(&jobs, &mut client, &job).await, Enqueued::Added(_)));
+        assert_eq!(enqueue_in(&jobs, &mut client, &job).await, Enqueued::Duplicate, "{:?}", database.backend);
+        client.run("INSERT INTO business VALUES (1)").await;
+        client.run("COMMIT").await;
+        assert_eq!(client.number("SELECT count(*) FROM business").await, 1);
+        assert_eq!(jobs.backlog().await.unwrap(), 1);
+    }
+}
