@@ -38,7 +38,8 @@ impl Faulty {
     }
 
     fn answers(&self) -> Result<(), Error> {
-        let error = || Error::Unavailable { dialect: Dialect::Sqlite, source: sqlx::Error::PoolTimedOut };
+        let error =
+            || Error::Unavailable { dialect: Dialect::Sqlite, source: sqlx::Error::PoolTimedOut.into() };
         if self.off.load(Ordering::Relaxed) { Err(error()) } else { Ok(()) }
     }
 }
@@ -52,7 +53,10 @@ impl WorkStore for Faulty {
     ) -> Result<Turn, Error> {
         self.answers()?;
         if settled.iter().any(|(lease, _)| Some(lease.work()) == self.refuses) {
-            return Err(Error::Rejected { dialect: Dialect::Sqlite, source: sqlx::Error::RowNotFound });
+            return Err(Error::Rejected {
+                dialect: Dialect::Sqlite,
+                source: sqlx::Error::RowNotFound.into(),
+            });
         }
         self.store.turn(settled, claim).await
     }

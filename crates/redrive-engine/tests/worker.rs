@@ -307,7 +307,7 @@ impl Unplugged {
     }
 
     fn silence() -> Error {
-        Error::Unavailable { dialect: Dialect::Sqlite, source: sqlx::Error::PoolTimedOut }
+        Error::Unavailable { dialect: Dialect::Sqlite, source: sqlx::Error::PoolTimedOut.into() }
     }
 
     fn plugged(&self) -> Result<(), Error> {

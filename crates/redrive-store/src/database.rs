@@ -15,8 +15,9 @@ use sqlx::{Connection as _, Executor as _};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::dialect::Dialect;
-use crate::error::Error;
+use crate::error::{Error, OtherServer};
 use crate::listener::Listener;
+use crate::neighbour;
 use crate::row::Row;
 use crate::session::{Connection, Session};
 use crate::statement::Statement;
@@ -180,7 +181,7 @@ impl Database {
         let room = tokio::time::timeout(PATIENCE, Arc::clone(&self.shared.room).acquire_owned());
         let room = match room.await {
             Ok(Ok(room)) => room,
-            _ => return Err(self.unavailable(sqlx::Error::PoolTimedOut)),
+            _ => return Err(Error::from_connecting(self.dialect(), sqlx::Error::PoolTimedOut)),
         };
         let connection = match self.take_kept().await {
             Some(connection) => connection,
@@ -219,15 +220,10 @@ impl Database {
     }
 
     async fn connect_anew(&self) -> Result<Connection, Error> {
-        match tokio::time::timeout(PATIENCE, self.shared.address.connect()).await {
-            Ok(connection) => connection.map_err(|source| self.unavailable(source)),
-            Err(_) => Err(self.unavailable(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()))),
-        }
-    }
-
-    /// Whatever keeps us from connecting, the statement itself is not at fault.
-    fn unavailable(&self, source: sqlx::Error) -> Error {
-        Error::Unavailable { dialect: self.dialect(), source }
+        let connected = tokio::time::timeout(PATIENCE, self.shared.address.connect()).await;
+        let connected =
+            connected.unwrap_or_else(|_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())));
+        connected.map_err(|source| Error::from_connecting(self.dialect(), source))
     }
 
     fn kept(&self) -> std::sync::MutexGuard<'_, Vec<(Connection, Instant)>> {
@@ -256,16 +252,44 @@ fn mysql(url: &str) -> Result<MySqlConnectOptions, Error> {
 /// Generic plans: with the values at hand Postgres trusts its statistics, which know of no leased row
 /// right after many were inserted, and then settles a batch by reading the whole table.
 async fn connect_postgres(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
-    let mut connection = PgConnection::connect_with(options).await?;
+    let mut connection = match PgConnection::connect_with(options).await {
+        Err(error) if speaks_nonsense(&error) && options.get_socket().is_none() => {
+            let other = neighbour::is_mysql(options.get_host(), options.get_port()).await;
+            return Err(other.map_or(error, OtherServer::error));
+        }
+        connected => connected?,
+    };
     connection.execute("SET plan_cache_mode = force_generic_plan").await?;
     Ok(connection)
 }
 
 /// READ COMMITTED: no gap locks, so claims and inserts do not wait for each other.
 async fn connect_mysql(options: &MySqlConnectOptions) -> Result<MySqlConnection, sqlx::Error> {
-    let mut connection = MySqlConnection::connect_with(options).await?;
+    let mut connection = greeted(options).await?;
     connection.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
     Ok(connection)
+}
+
+/// Connects, unless the server stays silent and turns out to be of another kind.
+async fn greeted(options: &MySqlConnectOptions) -> Result<MySqlConnection, sqlx::Error> {
+    let connecting = MySqlConnection::connect_with(options);
+    let stranger = async {
+        tokio::time::sleep(neighbour::SILENCE).await;
+        neighbour::is_postgres(options.get_host(), options.get_port()).await
+    };
+    tokio::select! {
+        connected = connecting => connected,
+        Some(other) = stranger, if options.get_socket().is_none() => Err(other.error()),
+    }
+}
+
+/// Whether what answered may not be Postgres at all. Where nobody listens there is nobody to ask.
+fn speaks_nonsense(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Protocol(_) | sqlx::Error::Tls(_) => true,
+        sqlx::Error::Io(error) => error.kind() != std::io::ErrorKind::ConnectionRefused,
+        _ => false,
+    }
 }
 
 /// The address itself stays out of the message: it may hold a password.

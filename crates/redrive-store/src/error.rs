@@ -1,5 +1,6 @@
 //! What a caller can do about a store that did not do as asked.
 
+use std::fmt;
 use std::time::Duration;
 
 use redrive_core::classify;
@@ -20,7 +21,17 @@ pub enum Error {
         /// Which kind of store.
         dialect: Dialect,
         /// What the driver said.
-        source: sqlx::Error,
+        source: DriverError,
+    },
+    /// No connection can be made with this address until a person corrects the address or the server.
+    #[error("{}", misaddressed(*.dialect, *.problem, .source))]
+    Misaddressed {
+        /// Which kind of store.
+        dialect: Dialect,
+        /// What is wrong.
+        problem: AddressProblem,
+        /// What the driver said.
+        source: DriverError,
     },
     /// The store refused the statement; the same statement will be refused again.
     #[error("the {dialect} store refused a statement: {source}")]
@@ -28,7 +39,7 @@ pub enum Error {
         /// Which kind of store.
         dialect: Dialect,
         /// What the driver said.
-        source: sqlx::Error,
+        source: DriverError,
     },
     /// The caller's input cannot be kept. Nothing was stored.
     #[error("item {item}: {source}")]
@@ -55,11 +66,93 @@ pub enum Error {
     },
 }
 
+/// What is wrong with the address of a store, or with what it leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AddressProblem {
+    /// The server does not let this user in, or not with this password, or not into this database.
+    Credentials,
+    /// The server has no database of this name.
+    NoDatabase,
+    /// A server of another kind answers there.
+    OtherServer,
+    /// The SQLite file cannot be opened or made.
+    FileNotOpened,
+    /// The file is not a SQLite database.
+    NotADatabase,
+}
+
+/// Why a store did not do as asked, as a fixed code: for readiness, metrics and rules of alerts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Nobody answers, or not in time.
+    StoreUnreachable,
+    /// The server answers that it cannot right now: locked, overloaded, starting up.
+    StoreBusy,
+    /// [`AddressProblem::Credentials`].
+    CredentialsRefused,
+    /// [`AddressProblem::NoDatabase`].
+    DatabaseMissing,
+    /// [`AddressProblem::OtherServer`].
+    WrongServer,
+    /// [`AddressProblem::FileNotOpened`] or [`AddressProblem::NotADatabase`].
+    FileUnusable,
+    /// The store refused a statement, and will refuse it again.
+    TableRefused,
+    /// The caller's input is at fault, not the store.
+    RequestRefused,
+    /// A setting cannot be used.
+    SettingRefused,
+}
+
+impl Reason {
+    /// The code. It never changes.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::StoreUnreachable => "store-unreachable",
+            Self::StoreBusy => "store-busy",
+            Self::CredentialsRefused => "credentials-refused",
+            Self::DatabaseMissing => "database-missing",
+            Self::WrongServer => "wrong-server",
+            Self::FileUnusable => "file-unusable",
+            Self::TableRefused => "table-refused",
+            Self::RequestRefused => "request-refused",
+            Self::SettingRefused => "setting-refused",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 impl Error {
-    /// Whether the same call may succeed later.
+    /// Whether the same call may succeed later, be it that a person has to correct something first.
     #[must_use]
     pub const fn is_unavailable(&self) -> bool {
-        matches!(self, Self::Unavailable { .. })
+        matches!(self, Self::Unavailable { .. } | Self::Misaddressed { .. })
+    }
+
+    /// Why, as a fixed code.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Unavailable { dialect, source } => match code(*dialect, &source.0) {
+                Some(_) => Reason::StoreBusy,
+                None => Reason::StoreUnreachable,
+            },
+            Self::Misaddressed { problem, .. } => match problem {
+                AddressProblem::Credentials => Reason::CredentialsRefused,
+                AddressProblem::NoDatabase => Reason::DatabaseMissing,
+                AddressProblem::OtherServer => Reason::WrongServer,
+                AddressProblem::FileNotOpened | AddressProblem::NotADatabase => Reason::FileUnusable,
+            },
+            Self::Rejected { .. } => Reason::TableRefused,
+            Self::Refused { .. } | Self::OtherRequest(_) | Self::Busy(_) => Reason::RequestRefused,
+            Self::Setting(_) => Reason::SettingRefused,
+        }
     }
 
     /// What it means for the event that was being written.
@@ -68,9 +161,12 @@ impl Error {
         match self {
             Self::Unavailable { dialect, source } => {
                 // Whatever kept us from asking, it is not the event's fault.
-                Failure { class: Class::Transient, ..failure(*dialect, source) }
+                Failure { class: Class::Transient, ..failure(*dialect, &source.0) }
             }
-            Self::Rejected { dialect, source } => failure(*dialect, source),
+            Self::Misaddressed { dialect, source, .. } => {
+                Failure { class: Class::Transient, message: self.to_string(), ..failure(*dialect, &source.0) }
+            }
+            Self::Rejected { dialect, source } => failure(*dialect, &source.0),
             Self::Refused { .. } => Failure::permanent("Refused", self.to_string()),
             Self::Busy(_) => Failure::transient("Busy", self.to_string()),
             Self::OtherRequest(_) => Failure::permanent("OtherRequest", self.to_string()),
@@ -82,7 +178,7 @@ impl Error {
     /// Whether a transaction was undone because another one was in its way: it can be run again at once.
     fn is_conflict(&self) -> bool {
         let Self::Unavailable { dialect, source } = self else { return false };
-        match code(*dialect, source) {
+        match code(*dialect, &source.0) {
             Some(Code::SqlState(state)) => state == "40001" || state == "40P01",
             Some(Code::MySql(number)) => number == 1213 || number == 1020,
             _ => false,
@@ -91,14 +187,23 @@ impl Error {
 
     /// Whether a unique index refused a row of MySQL's.
     pub(crate) fn is_duplicate_in_mysql(&self) -> bool {
-        matches!(self, Self::Rejected { dialect, source } if code(*dialect, source) == Some(Code::MySql(1062)))
+        matches!(self, Self::Rejected { dialect, source } if code(*dialect, &source.0) == Some(Code::MySql(1062)))
     }
 
     pub(crate) fn from_driver(dialect: Dialect, source: sqlx::Error) -> Self {
         if failure(dialect, &source).class == Class::Transient {
-            Self::Unavailable { dialect, source }
+            Self::Unavailable { dialect, source: source.into() }
         } else {
-            Self::Rejected { dialect, source }
+            Self::Rejected { dialect, source: source.into() }
+        }
+    }
+
+    /// Whatever keeps us from connecting, no statement is at fault.
+    pub(crate) fn from_connecting(dialect: Dialect, source: sqlx::Error) -> Self {
+        let source = DriverError(source);
+        match address_problem(dialect, &source.0) {
+            Some(problem) => Self::Misaddressed { dialect, problem, source },
+            None => Self::Unavailable { dialect, source },
         }
     }
 
@@ -107,9 +212,130 @@ impl Error {
     }
 }
 
+/// What a driver said, without the places in the server's source code that it adds to that.
+pub struct DriverError(sqlx::Error);
+
+impl DriverError {
+    /// The driver's own error.
+    #[must_use]
+    pub const fn inner(&self) -> &sqlx::Error {
+        &self.0
+    }
+}
+
+impl From<sqlx::Error> for DriverError {
+    fn from(error: sqlx::Error) -> Self {
+        Self(error)
+    }
+}
+
+impl fmt::Display for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&said(&self.0))
+    }
+}
+
+/// As `Display`: a message that is made of a `Debug` must not hold more.
+impl fmt::Debug for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DriverError({self})")
+    }
+}
+
+/// No source of its own: whoever prints a chain of errors would print the driver's wording again.
+impl std::error::Error for DriverError {}
+
+/// What a driver said. The Postgres driver adds the line of the server's source code that reported the error.
+fn said(error: &sqlx::Error) -> String {
+    match error {
+        sqlx::Error::Database(database) => {
+            match database.try_downcast_ref::<sqlx::postgres::PgDatabaseError>() {
+                Some(postgres) => postgres.message().to_owned(),
+                None => database.to_string(),
+            }
+        }
+        sqlx::Error::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => {
+            "it did not answer in time".to_owned()
+        }
+        sqlx::Error::PoolTimedOut => "all connections to it are in use".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn misaddressed(dialect: Dialect, problem: AddressProblem, source: &DriverError) -> String {
+    match problem {
+        AddressProblem::Credentials => format!(
+            "the {dialect} server does not let this user in: {source}; correct user and password in the database \
+             address, or the user's rights on the server"
+        ),
+        AddressProblem::NoDatabase => format!(
+            "the {dialect} server has no such database: {source}; create it, or correct its name in the database \
+             address"
+        ),
+        AddressProblem::OtherServer => format!("this is no {dialect} server: {source}"),
+        AddressProblem::FileNotOpened => format!(
+            "the SQLite file cannot be opened: {source}; check that its folder exists and that this user may read \
+             and write both"
+        ),
+        AddressProblem::NotADatabase => {
+            format!("the file is not a SQLite database: {source}; correct the path, or move the file away")
+        }
+    }
+}
+
+/// What is wrong with an address, if that is why no connection was made.
+fn address_problem(dialect: Dialect, error: &sqlx::Error) -> Option<AddressProblem> {
+    if let sqlx::Error::Configuration(source) = error {
+        return source.is::<OtherServer>().then_some(AddressProblem::OtherServer);
+    }
+    match code(dialect, error)? {
+        Code::SqlState(state) => match state.as_str() {
+            // 42501: no right to connect to this database.
+            "28P01" | "28000" | "42501" => Some(AddressProblem::Credentials),
+            "3D000" => Some(AddressProblem::NoDatabase),
+            // What a pooler says, in words only.
+            "08P01" => pooler_problem(&said(error)),
+            _ => None,
+        },
+        // 1698: a user who may only come by another way; 1130: not from this host.
+        Code::MySql(1045 | 1044 | 1698 | 1130) => Some(AddressProblem::Credentials),
+        Code::MySql(1049) => Some(AddressProblem::NoDatabase),
+        Code::Sqlite(result) => match result & 0xff {
+            14 => Some(AddressProblem::FileNotOpened),
+            26 => Some(AddressProblem::NotADatabase),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn pooler_problem(said: &str) -> Option<AddressProblem> {
+    let has = |words: &str| said.contains(words);
+    if has("no such database") || has("database \"") && has("does not exist") {
+        Some(AddressProblem::NoDatabase)
+    } else if has("no such user") || has("authentication failed") || has("role \"") && has("does not exist") {
+        Some(AddressProblem::Credentials)
+    } else {
+        None
+    }
+}
+
+/// A server of another kind answers at the address.
+#[derive(Debug, thiserror::Error)]
+#[error("{found} answers there; begin the database address with {scheme}, or correct host and port")]
+pub(crate) struct OtherServer {
+    pub(crate) found: &'static str,
+    pub(crate) scheme: &'static str,
+}
+
+impl OtherServer {
+    pub(crate) fn error(self) -> sqlx::Error {
+        sqlx::Error::Configuration(Box::new(self))
+    }
+}
+
 /// How often a transaction is tried that loses against others.
 const TRIES: u32 = 10;
-
 /// Runs a transaction, and again when it was the victim of a deadlock: it has changed nothing then.
 pub(crate) async fn again<T, F>(transaction: impl Fn() -> F) -> Result<T, Error>
 where
@@ -130,8 +356,8 @@ where
 #[must_use]
 pub fn failure(dialect: Dialect, error: &sqlx::Error) -> Failure {
     match code(dialect, error) {
-        Some(code) => Failure::new(classify::classify(&code), "Database", error.to_string()).with_code(code),
-        None => Failure::new(class_without_code(error), "Database", error.to_string()),
+        Some(code) => Failure::new(classify::classify(&code), "Database", said(error)).with_code(code),
+        None => Failure::new(class_without_code(error), "Database", said(error)),
     }
 }
 
@@ -156,6 +382,7 @@ fn class_without_code(error: &sqlx::Error) -> Class {
         | sqlx::Error::Protocol(_)
         | sqlx::Error::PoolTimedOut
         | sqlx::Error::PoolClosed
+        | sqlx::Error::Configuration(_)
         | sqlx::Error::WorkerCrashed => Class::Transient,
         _ => Class::Permanent,
     }

@@ -32,7 +32,7 @@ macro_rules! get {
 }
 
 fn rejected(dialect: Dialect) -> impl Fn(sqlx::Error) -> Error {
-    move |source| Error::Rejected { dialect, source }
+    move |source| Error::Rejected { dialect, source: source.into() }
 }
 
 /// How a table keeps a time.

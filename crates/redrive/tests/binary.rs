@@ -205,6 +205,18 @@ fn migrate_names_what_it_did_and_can_be_repeated() {
 fn migrate_fails_when_a_database_is_down_and_says_which() {
     let folder = folder_with("[jobs.mails]\ndatabase = \"sqlite:nowhere/mails.db\"\n[outbox.orders]\n");
     let output = redrive(folder.path()).arg("migrate").output().unwrap();
-    assert_failed(&output, 1, &["jobs mails at sqlite:nowhere/mails.db", "1 of 3"]);
+    let said = ["jobs mails at sqlite:nowhere/mails.db", "cannot be opened", "1 of 3"];
+    assert_failed(&output, 4, &said);
     assert!(text(&output.stdout).contains("ok: outbox orders"));
+}
+
+/// A server that does not answer was a plain failure, and nobody could tell it from a table that is refused.
+#[test]
+fn migrate_exits_with_the_code_of_what_is_wrong() {
+    let away = folder_with("[jobs.mails]\ndatabase = \"postgres://nobody@127.0.0.1:1/mails\"\n");
+    let output = redrive(away.path()).arg("migrate").output().unwrap();
+    assert_failed(&output, 4, &["jobs mails at postgres://127.0.0.1:1/mails", "try again"]);
+    let refused = folder_with("[jobs.mails]\ntable = \"redrive_taken.mails\"\n");
+    let output = redrive(refused.path()).arg("migrate").output().unwrap();
+    assert_failed(&output, 1, &["jobs mails", "refused"]);
 }

@@ -169,7 +169,7 @@ fn exit_codes_mean_something() {
 #[test]
 fn a_store_that_does_not_answer_fails_the_command_whoever_reads_it() {
     let folder = folder_with("[jobs.mails]\ndatabase = \"sqlite:nowhere/mails.db\"\n");
-    assert_eq!(redrive(folder.path()).arg("migrate").output().unwrap().status.code(), Some(1));
+    assert_eq!(redrive(folder.path()).arg("migrate").output().unwrap().status.code(), Some(4));
     for args in [&["status"][..], &["groups"], &["ls"], &["verify"]] {
         for more in [&[][..], &["--json"]] {
             let output = Way::Stores.run(folder.path(), &[args, more].concat());

@@ -25,6 +25,14 @@ pub(super) fn trouble(pipeline: &str, error: &Error) -> Problem {
                  end, it may have been done already."
             ))
         }
+        Error::Misaddressed { .. } => {
+            tracing::error!(pipeline, %error, "a request failed: no connection can be made to the store");
+            Problem::unavailable(format!(
+                "No connection can be made to the store of `{pipeline}`: {}. Nothing was done; the log of the server \
+                 says what to correct.",
+                error.reason()
+            ))
+        }
         Error::Rejected { .. } | Error::Setting(_) | Error::Unsuitable { .. } => {
             tracing::error!(pipeline, %error, "a request failed: the store refused it");
             let detail = format!("The store of `{pipeline}` refused it; the log of the server says why.");

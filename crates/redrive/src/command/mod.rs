@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let ending = if *keep { Ending::StayOpen } else { Ending::Close };
             Ok(runtime()?.block_on(demo::run(scale, tempo, ending))?)
         }
-        Command::Migrate => Ok(migrate::run(&configuration(args)?.1)?),
+        Command::Migrate => migrate::run(&configuration(args)?.1),
         Command::Serve => {
             let (source, config) = configuration(args)?;
             Ok(serve::run(&source, &config)?)
