@@ -7,28 +7,25 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{Connection as _, Executor as _};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
+use crate::deadlines::{Deadlines, within};
 use crate::dialect::Dialect;
 use crate::error::{Error, OtherServer};
 use crate::listener::Listener;
 use crate::neighbour;
 use crate::row::Row;
 use crate::session::{Connection, Session};
-use crate::statement::Statement;
+use crate::statement::{Effort, Statement};
 use crate::value::Value;
 
 /// The most connections to one server.
 const MAX_CONNECTIONS: usize = 16;
-/// How long to wait for a connection, and for SQLite's lock.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-/// A connection that was idle for this long is asked whether it is still there before it is used.
-const IDLE: Duration = Duration::from_secs(10);
 /// How many rows SQLite may be ahead of us.
 const ROWS: usize = 500;
 
@@ -42,6 +39,7 @@ pub struct Database {
 struct Shared {
     dialect: Dialect,
     address: Address,
+    deadlines: Deadlines,
     room: Arc<Semaphore>,
     kept: Mutex<Vec<(Connection, Instant)>>,
     /// SQLite has one writer: within the process, writers queue here instead of polling its lock.
@@ -77,14 +75,23 @@ impl Database {
     /// # Errors
     /// [`Error::Setting`] when the address cannot be understood.
     pub fn open(url: &str) -> Result<Self, Error> {
+        Self::open_with(url, Deadlines::default())
+    }
+
+    /// As [`Database::open`], with deadlines of the caller's own.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when the address cannot be understood.
+    pub fn open_with(url: &str, deadlines: Deadlines) -> Result<Self, Error> {
         let dialect = Dialect::of_url(url)?;
         let address = match dialect {
-            Dialect::Sqlite => Address::Sqlite(Box::new(sqlite(url)?)),
+            Dialect::Sqlite => Address::Sqlite(Box::new(sqlite(url, deadlines.connect)?)),
             Dialect::Postgres => Address::Postgres(Box::new(postgres(url)?)),
             Dialect::MySql => Address::MySql(Box::new(mysql(url)?)),
         };
         let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let shared = Shared { dialect, address, room, kept: Mutex::default(), writer: Arc::default() };
+        let (kept, writer) = (Mutex::default(), Arc::default());
+        let shared = Shared { dialect, address, deadlines, room, kept, writer };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -105,6 +112,12 @@ impl Database {
         self.shared.dialect
     }
 
+    /// How long it may take to answer.
+    #[must_use]
+    pub fn deadlines(&self) -> Deadlines {
+        self.shared.deadlines
+    }
+
     /// Whether it answers.
     ///
     /// # Errors
@@ -116,9 +129,9 @@ impl Database {
     /// Closes the connections that nobody uses.
     pub async fn close(&self) {
         let kept = std::mem::take(&mut *self.kept());
-        for (connection, _) in kept {
-            connection.close().await;
-        }
+        let closing = join_all(kept.into_iter().map(|(connection, _)| connection.close()));
+        // A server that does not hear it notices by itself.
+        let _ = tokio::time::timeout(self.deadlines().ping, closing).await;
     }
 
     /// Hears what is said on these channels, where the database can tell (Postgres).
@@ -127,10 +140,8 @@ impl Database {
     /// [`Error::Unavailable`] when it does not answer.
     pub async fn listen(&self, channel: &str) -> Result<Option<Listener>, Error> {
         let Address::Postgres(options) = &self.shared.address else { return Ok(None) };
-        Listener::connect(options, channel)
-            .await
-            .map(Some)
-            .map_err(|source| Error::from_driver(self.dialect(), source))
+        let connecting = Listener::connect(options, channel, self.deadlines().connect);
+        connecting.await.map(Some).map_err(|source| Error::from_connecting(self.dialect(), source))
     }
 
     /// Runs one statement by itself and returns its rows.
@@ -145,6 +156,7 @@ impl Database {
         statement: &Statement,
         values: Vec<Value>,
     ) -> Result<Vec<Row>, Error> {
+        let statement = &statement.clone().taking(Effort::Count);
         if self.dialect() != Dialect::Postgres {
             return self.rows(statement, values).await;
         }
@@ -165,23 +177,23 @@ impl Database {
 
     /// Runs one statement by itself that changes rows, and returns how many.
     pub(crate) async fn change(&self, statement: &Statement, values: Vec<Value>) -> Result<u64, Error> {
-        let _writer = self.writer().await;
+        let _writer = self.writer().await?;
         self.session().await?.run(statement, values).await
     }
 
     /// Begins a transaction that will write. Dropped without a commit, it never happened.
     pub(crate) async fn begin(&self) -> Result<Session, Error> {
-        let writer = self.writer().await;
+        let writer = self.writer().await?;
         let mut session = self.session().await?;
         session.begin(writer).await?;
         Ok(session)
     }
 
     pub(crate) async fn session(&self) -> Result<Session, Error> {
-        let room = tokio::time::timeout(PATIENCE, Arc::clone(&self.shared.room).acquire_owned());
-        let room = match room.await {
+        let room = Arc::clone(&self.shared.room).acquire_owned();
+        let room = match tokio::time::timeout(self.deadlines().connect, room).await {
             Ok(Ok(room)) => room,
-            _ => return Err(Error::from_connecting(self.dialect(), sqlx::Error::PoolTimedOut)),
+            _ => return Err(self.occupied()),
         };
         let connection = match self.take_kept().await {
             Some(connection) => connection,
@@ -202,28 +214,37 @@ impl Database {
     }
 
     /// SQLite: the turn to write.
-    pub(crate) async fn writer(&self) -> Option<OwnedMutexGuard<()>> {
+    pub(crate) async fn writer(&self) -> Result<Option<OwnedMutexGuard<()>>, Error> {
         match self.shared.dialect {
-            Dialect::Sqlite => Some(Arc::clone(&self.shared.writer).lock_owned().await),
-            Dialect::Postgres | Dialect::MySql => None,
+            Dialect::Sqlite => {
+                let turn = Arc::clone(&self.shared.writer).lock_owned();
+                let turn = tokio::time::timeout(self.deadlines().statement, turn).await;
+                turn.map(Some).map_err(|_| self.occupied())
+            }
+            Dialect::Postgres | Dialect::MySql => Ok(None),
         }
     }
 
-    /// The connection that was used last; one that nobody used for a while may be dead.
+    /// The connection that was used last; one that nobody used for a while may be dead. If it is, so are those that
+    /// nobody used for longer: to ask each of them would cost a deadline each.
     async fn take_kept(&self) -> Option<Connection> {
+        let Deadlines { idle, ping, .. } = self.deadlines();
         loop {
             let (mut connection, since) = self.kept().pop()?;
-            if since.elapsed() < IDLE || connection.ping().await {
+            if since.elapsed() < idle || connection.ping(ping).await {
                 return Some(connection);
             }
+            self.kept().retain(|(_, other)| *other > since && other.elapsed() < idle);
         }
     }
 
     async fn connect_anew(&self) -> Result<Connection, Error> {
-        let connected = tokio::time::timeout(PATIENCE, self.shared.address.connect()).await;
-        let connected =
-            connected.unwrap_or_else(|_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())));
+        let connected = within(self.deadlines().connect, self.shared.address.connect()).await;
         connected.map_err(|source| Error::from_connecting(self.dialect(), source))
+    }
+
+    fn occupied(&self) -> Error {
+        Error::from_connecting(self.dialect(), sqlx::Error::PoolTimedOut)
     }
 
     fn kept(&self) -> std::sync::MutexGuard<'_, Vec<(Connection, Instant)>> {
@@ -231,9 +252,9 @@ impl Database {
     }
 }
 
-fn sqlite(url: &str) -> Result<SqliteConnectOptions, Error> {
+fn sqlite(url: &str, patience: Duration) -> Result<SqliteConnectOptions, Error> {
     let options: SqliteConnectOptions = url.parse().map_err(|source| bad_address(&source))?;
-    let options = options.create_if_missing(true).journal_mode(SqliteJournalMode::Wal).busy_timeout(PATIENCE);
+    let options = options.create_if_missing(true).journal_mode(SqliteJournalMode::Wal).busy_timeout(patience);
     // A batch of rows on its way from the driver's thread to ours: neither waits for the other.
     let options = options.row_buffer_size(ROWS);
     // FULL: what was committed survives a power cut, not only a crash of the process.

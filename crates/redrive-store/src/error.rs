@@ -149,7 +149,7 @@ impl Error {
                 AddressProblem::OtherServer => Reason::WrongServer,
                 AddressProblem::FileNotOpened | AddressProblem::NotADatabase => Reason::FileUnusable,
             },
-            Self::Rejected { .. } => Reason::TableRefused,
+            Self::Rejected { .. } | Self::Unsuitable { .. } => Reason::TableRefused,
             Self::Refused { .. } | Self::OtherRequest(_) | Self::Busy(_) => Reason::RequestRefused,
             Self::Setting(_) => Reason::SettingRefused,
         }

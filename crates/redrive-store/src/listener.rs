@@ -1,9 +1,11 @@
 //! Hearing of new work from a database that can tell.
 
+use std::time::Duration;
+
 use futures_util::future::BoxFuture;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 
-use crate::database::PATIENCE;
+use crate::deadlines::within;
 use crate::dialect::Dialect;
 use crate::error::Error;
 
@@ -26,12 +28,17 @@ impl Listener {
     pub(crate) fn connect<'a>(
         options: &'a PgConnectOptions,
         channel: &'a str,
+        deadline: Duration,
     ) -> BoxFuture<'a, Result<Self, sqlx::Error>> {
         Box::pin(async move {
-            let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(PATIENCE);
-            let pool = pool.connect_with(options.clone()).await?;
-            let mut listener = PgListener::connect_with(&pool).await?;
-            listener.listen(channel).await?;
+            let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(deadline);
+            let connecting = async {
+                let pool = pool.connect_with(options.clone()).await?;
+                let mut listener = PgListener::connect_with(&pool).await?;
+                listener.listen(channel).await?;
+                Ok(listener)
+            };
+            let listener = within(deadline, connecting).await?;
             Ok(Self(Box::new(listener)))
         })
     }

@@ -265,7 +265,7 @@ impl Queue {
     }
 
     async fn claim_alone(&self, taking: &Taking<'_>) -> Result<Vec<(Lease, Work)>, Error> {
-        let _turn = self.database.writer().await;
+        let _turn = self.database.writer().await?;
         self.claimed(&mut self.database.session().await?, taking.values.clone()).await
     }
 

@@ -12,7 +12,7 @@ use crate::database::Database;
 use crate::dialect::Dialect;
 use crate::error::Error;
 use crate::session::Session;
-use crate::statement::{Names, Statement};
+use crate::statement::{Effort, Names, Statement};
 use crate::value::Value;
 
 /// Any number will do, as long as every instance uses the same one.
@@ -69,7 +69,7 @@ pub(crate) async fn plan(
 /// Runs the statements of a plan.
 pub(crate) async fn run(session: &mut Session, dialect: Dialect, statements: &[String]) -> Result<(), Error> {
     for statement in statements {
-        session.plain(&Statement::new(dialect, statement)).await?;
+        session.plain(&Statement::new(dialect, statement).taking(Effort::Migration)).await?;
     }
     Ok(())
 }
@@ -105,12 +105,14 @@ pub(crate) async fn lock(database: &Database) -> Result<Session, Error> {
         Dialect::Postgres => {
             let mut session = database.begin().await?;
             let lock = Statement::new(dialect, "SELECT pg_advisory_xact_lock($1)");
+            let lock = lock.taking(Effort::Migration);
             session.rows(&lock, vec![Value::Int(POSTGRES_LOCK)]).await?;
             Ok(session)
         }
         Dialect::MySql => {
             let mut session = database.session().await?;
             let lock = Statement::new(dialect, "SELECT GET_LOCK(CONCAT('redrive-', MD5(DATABASE())), 60)");
+            let lock = lock.taking(Effort::Migration);
             let rows = session.rows(&lock, Vec::new()).await?;
             match rows.first().map(|row| row.opt_int(0)).transpose()?.flatten() {
                 Some(1) => Ok(session),

@@ -1,10 +1,13 @@
 //! One connection in use, with or without a transaction.
 //!
 //! A session that ends in the middle of something (an error, a cancelled task) throws its connection
-//! away: the server then rolls back. Only a connection with nothing under way is kept.
+//! away: the server then rolls back. Only a connection with nothing under way is kept. Every exchange with the
+//! server has a deadline, after which it ends in the same way.
 //!
 //! What talks to a driver is in a box: the code of an `async fn` is compiled again in every crate that awaits it,
 //! and with it all of the drivers.
+
+use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use futures_util::future::BoxFuture;
@@ -12,6 +15,7 @@ use sqlx::{Connection as _, Executor as _, MySqlConnection, PgConnection, Sqlite
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 
 use crate::database::Database;
+use crate::deadlines::within;
 use crate::dialect::Dialect;
 use crate::error::Error;
 use crate::row::Row;
@@ -27,14 +31,15 @@ pub(crate) enum Connection {
 }
 
 impl Connection {
-    /// Whether the server still answers on it.
-    pub(crate) fn ping(&mut self) -> BoxFuture<'_, bool> {
-        Box::pin(async {
-            match self {
-                Self::Sqlite(connection) => connection.ping().await.is_ok(),
-                Self::Postgres(connection) => connection.ping().await.is_ok(),
-                Self::MySql(connection) => connection.ping().await.is_ok(),
-            }
+    /// Whether the server still answers on it, and in time.
+    pub(crate) fn ping(&mut self, deadline: Duration) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            let answer = match self {
+                Self::Sqlite(connection) => within(deadline, connection.ping()).await,
+                Self::Postgres(connection) => within(deadline, connection.ping()).await,
+                Self::MySql(connection) => within(deadline, connection.ping()).await,
+            };
+            answer.is_ok()
         })
     }
 
@@ -121,15 +126,16 @@ impl Session {
     ) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             self.under_way = true;
+            let deadline = self.database.deadlines().of(statement.effort());
             let done = query!(self, statement, values => |query, connection, wrap| {
-                let mut rows = query.fetch(&mut *connection);
-                loop {
-                    match rows.try_next().await {
-                        Ok(Some(row)) => take(wrap(row)),
-                        Ok(None) => break Ok(()),
-                        Err(error) => break Err(error),
+                within(deadline, async {
+                    let mut rows = query.fetch(&mut *connection);
+                    while let Some(row) = rows.try_next().await? {
+                        take(wrap(row));
                     }
-                }
+                    Ok(())
+                })
+                .await
             });
             self.finished(done)
         })
@@ -143,8 +149,9 @@ impl Session {
     ) -> BoxFuture<'a, Result<u64, Error>> {
         Box::pin(async move {
             self.under_way = true;
+            let deadline = self.database.deadlines().of(statement.effort());
             let changed = query!(self, statement, values => |query, connection, _wrap| {
-                query.execute(&mut *connection).await.map(|done| done.rows_affected())
+                within(deadline, query.execute(&mut *connection)).await.map(|done| done.rows_affected())
             });
             self.finished(changed)
         })
@@ -155,11 +162,14 @@ impl Session {
     pub(crate) fn plain<'a>(&'a mut self, statement: &'a Statement) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             self.under_way = true;
+            let deadline = self.database.deadlines().of(statement.effort());
             let text = sqlx::raw_sql(statement.text());
             let done = match self.live() {
-                Connection::Sqlite(connection) => connection.execute(text).await.map(drop),
-                Connection::Postgres(connection) => connection.execute(text).await.map(drop),
-                Connection::MySql(connection) => connection.execute(text).await.map(drop),
+                Connection::Sqlite(connection) => within(deadline, connection.execute(text)).await.map(drop),
+                Connection::Postgres(connection) => {
+                    within(deadline, connection.execute(text)).await.map(drop)
+                }
+                Connection::MySql(connection) => within(deadline, connection.execute(text)).await.map(drop),
             };
             self.finished(done)
         })

@@ -103,23 +103,49 @@ impl Names {
 
 /// A statement that is ready to run.
 #[derive(Debug, Clone)]
-pub(crate) struct Statement(Arc<str>);
+pub(crate) struct Statement {
+    text: Arc<str>,
+    effort: Effort,
+}
+
+/// How much a statement may have to do, and so how long it may take: see [`crate::Deadlines`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// Some rows, by an index.
+    Ordinary,
+    /// Every row of a table.
+    Count,
+    /// A change of a table, or the wait for somebody who changes it.
+    Migration,
+}
 
 impl Statement {
     pub(crate) fn new(dialect: Dialect, text: &str) -> Self {
         let text = without_comments(text);
         debug_assert!(!text.contains('{'), "invariant: every name is filled in: {text}");
-        Self(if dialect == Dialect::MySql { question_marks(&text).into() } else { text.into() })
+        let text = if dialect == Dialect::MySql { question_marks(&text).into() } else { text.into() };
+        Self { text, effort: Effort::Ordinary }
+    }
+
+    /// The same statement, with as much time as this takes.
+    #[must_use]
+    pub(crate) fn taking(mut self, effort: Effort) -> Self {
+        self.effort = effort;
+        self
+    }
+
+    pub(crate) const fn effort(&self) -> Effort {
+        self.effort
     }
 
     /// For the driver. Safe: the text comes from our files, with names that were checked.
     pub(crate) fn text(&self) -> SqlStr {
-        AssertSqlSafe(Arc::clone(&self.0)).into_sql_str()
+        AssertSqlSafe(Arc::clone(&self.text)).into_sql_str()
     }
 
     /// For tests and logs.
     pub(crate) fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 }
 

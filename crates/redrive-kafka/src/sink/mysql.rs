@@ -58,10 +58,12 @@ impl MySqlSink {
         });
         match done.await {
             Ok(done) => done.map_err(|error| failure(&error)),
-            Err(_) => Err(Failure::transient(
-                "Timeout",
-                format!("the sink's database did not answer within {:?}", self.timeout),
-            )),
+            Err(_) => {
+                // The others are as silent: to try each would cost a time-out each.
+                self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                let said = format!("the sink's database did not answer within {:?}", self.timeout);
+                Err(Failure::transient("Timeout", said))
+            }
         }
     }
 

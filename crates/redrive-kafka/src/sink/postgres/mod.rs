@@ -127,7 +127,11 @@ impl PostgresSink {
         let (link, done) = match done.await {
             Ok(Ok(done)) => done,
             Ok(Err(refused)) => return Err(refused),
-            Err(_) => return Err(Refused::of(timed_out(within))),
+            Err(_) => {
+                // The others are as silent: to try each would cost a time-out each.
+                self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                return Err(Refused::of(timed_out(within)));
+            }
         };
         let broken = done.as_ref().is_err_and(|refused| refused.failure.code.is_none() || is_gone(refused));
         if done.as_ref().is_err_and(|refused| refused.setup) {
