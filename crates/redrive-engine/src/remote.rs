@@ -1,5 +1,12 @@
 //! Work for programs in other languages: they claim, complete, fail and extend over HTTP, and get the
 //! same leases, fences and policy as a handler in this process.
+//!
+//! One rule is stricter here. A worker elsewhere knows until when its lease lasts and must stop then, so a report
+//! that comes later is refused even if nobody has claimed the job since: otherwise whether a late report counts
+//! would depend on how busy the queue is. A handler in this process does not watch its lease, the worker loop does
+//! that for it, and a success that it settles late is accepted unless somebody has claimed the work. After an outage
+//! of the store late reports are accepted for the time of one lease: nobody could have reported in time, and nothing is
+//! taken over meanwhile.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +15,7 @@ use jiff::Timestamp;
 use redrive_core::event::WorkId;
 use redrive_core::failure::Failure;
 use redrive_core::lease::{Lease, Settlement, Work};
-use redrive_store::{Claim, Error};
+use redrive_store::{Claim, Error, TakeOver};
 
 use crate::judge::{self, Record};
 use crate::pipeline::Pipeline;
@@ -19,7 +26,7 @@ use crate::witness::{About, Witness};
 pub enum Reported {
     /// It is written down.
     Accepted,
-    /// The lease is not theirs any more: nothing was changed.
+    /// The lease has run out, or the work is settled or claimed by another worker: nothing was changed.
     Lost,
 }
 
@@ -134,8 +141,12 @@ impl Remote {
         lease: Duration,
     ) -> Result<Option<Timestamp>, Error> {
         let mut held = Lease::new(work, fence, Timestamp::MAX);
-        let lost = self.heard(self.pipeline.store.extend(&mut [&mut held], lease)).await?;
-        Ok(lost.is_empty().then(|| held.until()))
+        let extended = if self.is_patient() {
+            self.heard(self.pipeline.store.extend(&mut [&mut held], lease)).await?.is_empty()
+        } else {
+            self.heard(self.pipeline.store.extend_unexpired(&mut held, lease)).await?
+        };
+        Ok(extended.then(|| held.until()))
     }
 
     /// Counts the attempts of holders that never settled. When that fails the worker gets its work all
@@ -167,9 +178,24 @@ impl Remote {
     async fn settle(&self, lease: Lease, about: About, settlement: Settlement) -> Result<Reported, Error> {
         let mut witness = Witness::new(Arc::clone(&self.pipeline));
         witness.judged(&lease, &settlement, about);
-        let turn = self.heard(self.pipeline.store.turn(&mut vec![(lease, settlement)], None)).await?;
-        witness.settled(&turn.lost);
-        Ok(if turn.lost.is_empty() { Reported::Accepted } else { Reported::Lost })
+        let work = lease.work();
+        let settled = if self.is_patient() {
+            self.heard(self.pipeline.store.turn(&mut vec![(lease, settlement)], None)).await?.lost.is_empty()
+        } else {
+            self.heard(self.pipeline.store.settle_unexpired(lease, settlement)).await?
+        };
+        if settled {
+            witness.settled(&[]);
+            return Ok(Reported::Accepted);
+        }
+        witness.settled(&[work]);
+        Ok(Reported::Lost)
+    }
+
+    /// Whether leases that have run out are still their holders': the store was away, and nobody could report.
+    fn is_patient(&self) -> bool {
+        let terms = self.pipeline.aftermath.terms(Instant::now(), self.pipeline.pace.lease);
+        terms.take_over == TakeOver::Never
     }
 
     /// Notes whether the store answers: its outages are excused here, too. A refusal is an answer.

@@ -71,6 +71,19 @@ impl WorkStore for Faulty {
         self.store.recall(lease).await
     }
 
+    async fn settle_unexpired(&self, lease: Lease, settlement: Settlement) -> Result<bool, Error> {
+        self.answers()?;
+        if Some(lease.work()) == self.refuses {
+            return Err(Error::Rejected { dialect: Dialect::Sqlite, source: sqlx::Error::RowNotFound.into() });
+        }
+        self.store.settle_unexpired(lease, settlement).await
+    }
+
+    async fn extend_unexpired(&self, lease: &mut Lease, by: Duration) -> Result<bool, Error> {
+        self.answers()?;
+        self.store.extend_unexpired(lease, by).await
+    }
+
     async fn backlog(&self) -> Result<u64, Error> {
         self.answers()?;
         self.store.backlog().await

@@ -347,6 +347,16 @@ impl WorkStore for Unplugged {
         self.store.recall(lease).await
     }
 
+    async fn settle_unexpired(&self, lease: Lease, settlement: Settlement) -> Result<bool, Error> {
+        self.plugged()?;
+        self.store.settle_unexpired(lease, settlement).await
+    }
+
+    async fn extend_unexpired(&self, lease: &mut Lease, by: Duration) -> Result<bool, Error> {
+        self.plugged()?;
+        self.store.extend_unexpired(lease, by).await
+    }
+
     async fn backlog(&self) -> Result<u64, Error> {
         self.plugged()?;
         self.store.backlog().await

@@ -173,6 +173,51 @@ async fn a_lease_that_ran_out_settles_nothing_and_counts_as_a_failed_attempt() {
     assert_eq!(report(&stand, 1, "complete", json!({"lease": jobs[0]["lease"]})).await.status, 204);
 }
 
+/// Such a report was accepted as long as nobody had claimed the job, although the worker had to stop.
+#[tokio::test]
+async fn a_report_after_the_lease_ran_out_is_refused_although_nobody_claimed_the_job_since() {
+    let stand = Stand::new().await;
+    enqueue(&stand, json!({"subject": "7"})).await;
+    let lease = claim_one(&stand).await;
+    let mut client = Client::connect(&stand.database).await;
+    let due = |offset: &str| {
+        format!("UPDATE mails_job_queue SET due_at = strftime('%Y-%m-%d %H:%M:%f', 'now', '{offset}')")
+    };
+    // The clock of the store decides: this is the moment at which the lease runs out.
+    client.run(&due("0 seconds")).await;
+    for (what, body) in [
+        ("complete", json!({"lease": lease})),
+        ("fail", json!({"lease": lease, "error": "no"})),
+        ("heartbeat", json!({"lease": lease})),
+    ] {
+        report(&stand, 1, what, body).await.assert_problem(409, &["Job 1", "ran out", "Nothing was changed"]);
+    }
+    let row = client.rows("SELECT status, retry_count, error_message FROM mails_job_queue").await;
+    assert_eq!(row, [[Some("running".to_owned()), Some("0".to_owned()), None]]);
+    // With time left on it, the same lease is good.
+    client.run(&due("30 seconds")).await;
+    assert_eq!(report(&stand, 1, "heartbeat", json!({"lease": lease})).await.status, 200);
+    assert_eq!(report(&stand, 1, "complete", json!({"lease": lease})).await.status, 204);
+}
+
+#[tokio::test]
+async fn a_report_on_a_job_that_another_worker_has_claimed_since_is_refused() {
+    let stand = Stand::new().await;
+    enqueue(&stand, json!({"subject": "7"})).await;
+    let stale = claim_one(&stand).await;
+    let expire = "UPDATE mails_job_queue SET due_at = strftime('%Y-%m-%d %H:%M:%f', 'now', '-1 second')";
+    Client::connect(&stand.database).await.run(expire).await;
+    let jobs = claim(&stand, json!({"wait": "10s", "worker": "w2"})).await;
+    for (what, body) in [
+        ("complete", json!({"lease": stale})),
+        ("fail", json!({"lease": stale, "error": "no", "class": "permanent"})),
+        ("heartbeat", json!({"lease": stale})),
+    ] {
+        report(&stand, 1, what, body).await.assert_problem(409, &["Nothing was changed"]);
+    }
+    assert_eq!(report(&stand, 1, "complete", json!({"lease": jobs[0]["lease"]})).await.status, 204);
+}
+
 #[tokio::test]
 async fn a_long_poll_gets_a_job_as_soon_as_there_is_one() {
     let stand = Stand::new().await;

@@ -196,6 +196,20 @@ impl<M: Machine + Send + Sync> WorkStore for Memory<M> {
         Ok(held.map(|row| Work { interrupted: false, ..row.work.clone() }))
     }
 
+    async fn settle_unexpired(&self, lease: Lease, settlement: Settlement) -> Result<bool, Error> {
+        let mut rows = self.rows();
+        let row = rows.get_mut(&lease.work()).filter(|row| row.due > Instant::now());
+        Ok(row.is_some_and(|row| row.settle(&lease, settlement)))
+    }
+
+    async fn extend_unexpired(&self, lease: &mut Lease, by: Duration) -> Result<bool, Error> {
+        let expired = self.rows().get(&lease.work()).is_none_or(|row| row.due <= Instant::now());
+        if expired {
+            return Ok(false);
+        }
+        Ok(self.extend(&mut [lease], by).await?.is_empty())
+    }
+
     async fn backlog(&self) -> Result<u64, Error> {
         let live = |entry: &&Entry<M>| {
             entry.state.next(Step::Claim).is_some() || entry.state.next(Step::TakeOver).is_some()

@@ -47,6 +47,7 @@ pub(crate) struct Queue {
     release: Statement,
     extend: Statement,
     recall: Statement,
+    unexpired: Statement,
     backlog: Statement,
 }
 
@@ -66,6 +67,7 @@ const CLAIM: Sql = sql!(each "work/claim.sql");
 const SETTLE: Sql = sql!(each "work/settle.sql");
 const SETTLE_BY_DELETE: Sql = sql!(each "work/settle_by_delete.sql");
 const EXTEND: Sql = sql!(each "work/extend.sql");
+const UNEXPIRED: Sql = sql!(each "work/unexpired.sql");
 const LEASES: Sql = sql!(each "work/batch_leases.sql");
 const FAILURES: Sql = sql!(each "work/batch_failures.sql");
 
@@ -130,6 +132,7 @@ impl Queue {
             release: settle(shape.release),
             extend: names.statement(EXTEND),
             recall: Statement::new(dialect, &names.fill(RECALL)),
+            unexpired: names.statement(UNEXPIRED),
             backlog: Statement::new(dialect, &names.fill("SELECT count(*) FROM {table} AS e WHERE {live}")),
             database,
         }
@@ -222,6 +225,47 @@ impl Queue {
         let rows = self.database.rows(&self.recall, values).await?;
         let found = rows.first().map(|row| self.work(row)).transpose()?;
         Ok(found.map(|(_, found)| Work { interrupted: false, ..found }))
+    }
+
+    /// Settles under a lease that has not run out: see [`crate::WorkStore::settle_unexpired`].
+    pub(crate) async fn settle_unexpired(&self, lease: Lease, settlement: Settlement) -> Result<bool, Error> {
+        let batch = &Batch::of(&[(lease, settlement)]);
+        again(move || self.settle_if_unexpired(batch)).await
+    }
+
+    /// Extends a lease that has not run out: see [`crate::WorkStore::extend_unexpired`].
+    pub(crate) async fn extend_unexpired(&self, lease: &mut Lease, by: Duration) -> Result<bool, Error> {
+        let batch = &Leases::of(std::iter::once(&*lease));
+        let Some(until) = again(move || self.extend_if_unexpired(batch, by)).await? else { return Ok(false) };
+        lease.extend(until);
+        Ok(true)
+    }
+
+    async fn settle_if_unexpired(&self, batch: &Batch) -> Result<bool, Error> {
+        let mut session = self.database.begin().await?;
+        if !self.lock_unexpired(&mut session, &batch.open.leases()).await? {
+            return session.roll_back().await.map(|()| false);
+        }
+        let open = self.settle(&mut session, batch).await?;
+        session.commit().await?;
+        Ok(open.is_empty())
+    }
+
+    async fn extend_if_unexpired(&self, batch: &Leases, by: Duration) -> Result<Option<Timestamp>, Error> {
+        let mut session = self.database.begin().await?;
+        if !self.lock_unexpired(&mut session, batch).await? {
+            return session.roll_back().await.map(|()| None);
+        }
+        let extended = self.extend_in(&mut session, batch, by).await?;
+        session.commit().await?;
+        Ok(extended.into_values().next())
+    }
+
+    /// Whether the only lease of this batch has not run out; then nobody takes the work over before the commit.
+    async fn lock_unexpired(&self, session: &mut Session, batch: &Leases) -> Result<bool, Error> {
+        let (Some(id), Some(fence)) = (batch.ids.first(), batch.fences.first()) else { return Ok(false) };
+        let rows = session.rows(&self.unexpired, vec![Value::Int(*id), Value::Int(*fence)]).await?;
+        Ok(!rows.is_empty())
     }
 
     /// The hot path of Postgres: one statement, one commit.
@@ -349,8 +393,19 @@ impl Queue {
         batch: &Leases,
         by: Duration,
     ) -> Result<HashMap<(i64, i64), Timestamp>, Error> {
-        let values = vec![Value::Leases(batch.clone()), micros(by)];
         let mut session = self.database.begin().await?;
+        let extended = self.extend_in(&mut session, batch, by).await?;
+        session.commit().await?;
+        Ok(extended)
+    }
+
+    async fn extend_in(
+        &self,
+        session: &mut Session,
+        batch: &Leases,
+        by: Duration,
+    ) -> Result<HashMap<(i64, i64), Timestamp>, Error> {
+        let values = vec![Value::Leases(batch.clone()), micros(by)];
         let rows = match &self.held {
             None => session.rows(&self.extend, values).await?,
             Some(held) => {
@@ -358,7 +413,6 @@ impl Queue {
                 session.rows(held, vec![Value::Leases(batch.clone())]).await?
             }
         };
-        session.commit().await?;
         rows.iter().map(|row| Ok(((row.int(0)?, row.int(1)?), row.time(2)?))).collect()
     }
 
@@ -426,6 +480,22 @@ macro_rules! work_store {
                 lease: &redrive_core::lease::Lease,
             ) -> Result<Option<redrive_core::lease::Work>, $crate::error::Error> {
                 self.queue().await?.recall(lease).await
+            }
+
+            async fn settle_unexpired(
+                &self,
+                lease: redrive_core::lease::Lease,
+                settlement: redrive_core::lease::Settlement,
+            ) -> Result<bool, $crate::error::Error> {
+                self.queue.settle_unexpired(lease, settlement).await
+            }
+
+            async fn extend_unexpired(
+                &self,
+                lease: &mut redrive_core::lease::Lease,
+                by: std::time::Duration,
+            ) -> Result<bool, $crate::error::Error> {
+                self.queue.extend_unexpired(lease, by).await
             }
 
             async fn backlog(&self) -> Result<u64, $crate::error::Error> {

@@ -68,6 +68,20 @@ pub trait WorkStore: Send + Sync {
     /// [`Error::Unavailable`] when the store cannot be reached.
     async fn recall(&self, lease: &Lease) -> Result<Option<Work>, Error>;
 
+    /// Settles work whose lease has not run out by the store's clock, and says whether it did: for reports of
+    /// workers elsewhere, which must stop at the end of their lease. [`WorkStore::turn`] also settles under a lease
+    /// that has run out, as long as nobody has claimed the work since.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the store cannot be reached.
+    async fn settle_unexpired(&self, lease: Lease, settlement: Settlement) -> Result<bool, Error>;
+
+    /// Extends a lease to `by` from now, unless it has run out by the store's clock, and says whether it did.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the store cannot be reached.
+    async fn extend_unexpired(&self, lease: &mut Lease, by: Duration) -> Result<bool, Error>;
+
     /// How much work waits or is being done.
     ///
     /// # Errors

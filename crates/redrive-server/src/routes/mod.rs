@@ -106,7 +106,7 @@
 //! | 401 | nobody has this token, or there is none |
 //! | 403 | the token's role may not do this; or a page of another site, or a name that is not of this machine, was used |
 //! | 404 | no such pipeline of that kind, letter, group or operation; the detail says where to look |
-//! | 409 | the lease is lost, the letter is not waiting, the operation is over: somebody was faster. Nothing was changed |
+//! | 409 | the lease has run out (also when nobody has claimed the job since) or is lost, the letter is not waiting, the operation is over: somebody was faster. Nothing was changed |
 //! | 413 | the body is over `server.max-body` |
 //! | 415 | the body is not declared as `application/json` (or as lines, or is packed otherwise, for ingest) |
 //! | 422 | a value cannot be accepted; `item` (from 0) and `field` say which. Nothing was stored |

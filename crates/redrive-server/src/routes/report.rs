@@ -85,7 +85,7 @@ impl<'de> Deserialize<'de> for Fence {
 
 /// A job is done.
 #[utoipa::path(post, path = "/jobs/{name}/{id}/complete", tag = "workers", params(("name" = String, Path, description = "The queue."), ("id" = i64, Path, description = "The job.")),
-    request_body = CompleteIn, responses((status = 204, description = "Taken down.")))]
+    request_body = CompleteIn, responses((status = 204, description = "Taken down."), (status = 409, description = "The lease has run out, also when nobody has claimed the job since, or another worker has it, or it is settled. Nothing was changed.", body = Problem)))]
 pub(super) async fn complete(
     State(doors): State<Arc<Doors>>,
     Path((name, id)): Path<(String, String)>,
@@ -100,7 +100,7 @@ pub(super) async fn complete(
 
 /// A job failed.
 #[utoipa::path(post, path = "/jobs/{name}/{id}/fail", tag = "workers", params(("name" = String, Path, description = "The queue."), ("id" = i64, Path, description = "The job.")),
-    request_body = FailIn, responses((status = 204, description = "Taken down.")))]
+    request_body = FailIn, responses((status = 204, description = "Taken down."), (status = 409, description = "The lease has run out, also when nobody has claimed the job since, or another worker has it, or it is settled. Nothing was changed.", body = Problem)))]
 pub(super) async fn fail(
     State(doors): State<Arc<Doors>>,
     Path((name, id)): Path<(String, String)>,
@@ -117,7 +117,7 @@ pub(super) async fn fail(
 
 /// A worker needs more time.
 #[utoipa::path(post, path = "/jobs/{name}/{id}/heartbeat", tag = "workers", params(("name" = String, Path, description = "The queue."), ("id" = i64, Path, description = "The job.")),
-    request_body = HeartbeatIn, responses((status = 200, body = Extended)))]
+    request_body = HeartbeatIn, responses((status = 200, body = Extended), (status = 409, description = "The lease has run out, also when nobody has claimed the job since, or another worker has it, or it is settled. Nothing was changed.", body = Problem)))]
 pub(super) async fn heartbeat(
     State(doors): State<Arc<Doors>>,
     Path((name, id)): Path<(String, String)>,

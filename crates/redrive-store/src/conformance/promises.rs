@@ -20,6 +20,7 @@ pub(super) async fn all<S: Subject>(subject: &S) {
     a_retry_is_counted_remembered_and_not_due_before_its_time(subject).await;
     a_release_burns_no_attempt(subject).await;
     work_is_recalled_by_its_lease_as_long_as_it_is_held(subject).await;
+    a_report_is_accepted_until_its_lease_runs_out_and_not_after(subject).await;
     one_turn_settles_every_kind_and_claims_anew(subject).await;
     a_hostile_message_does_not_fail_its_batch(subject).await;
     a_letter_is_redriven_once_however_many_ask(subject).await;
@@ -152,6 +153,35 @@ async fn work_is_recalled_by_its_lease_as_long_as_it_is_held<S: Subject>(subject
     let copy = Lease::new(lease.work(), lease.fence(), lease.until());
     settle(subject, vec![(lease, Settlement::Done)]).await;
     assert_eq!(subject.store().recall(&copy).await.expect("recall"), None);
+}
+
+async fn a_report_is_accepted_until_its_lease_runs_out_and_not_after<S: Subject>(subject: &S) {
+    ready(subject, 1).await;
+    let store = subject.store();
+    // Expired, and nobody has claimed it since.
+    let (mut lease, _) = claim(subject, 1, Duration::ZERO).await.remove(0);
+    let copy = || Lease::new(lease.work(), lease.fence(), lease.until());
+    for settlement in [
+        Settlement::Done,
+        Settlement::Dead { failed: failed() },
+        Settlement::Release { after: Duration::ZERO },
+    ] {
+        assert!(!store.settle_unexpired(copy(), settlement).await.expect("settle"), "the lease has run out");
+    }
+    assert!(!store.extend_unexpired(&mut lease, LONG).await.expect("extend"), "the lease has run out");
+    // Claimed by another worker since.
+    let (mut held, work) = claim(subject, 1, LONG).await.remove(0);
+    assert!(work.interrupted, "nothing was settled");
+    let copy = Lease::new(lease.work(), lease.fence(), lease.until());
+    assert!(!store.settle_unexpired(copy, Settlement::Done).await.expect("settle"), "another has it");
+    assert!(!store.extend_unexpired(&mut lease, LONG).await.expect("extend"), "another has it");
+    // Not expired.
+    let before = held.until();
+    assert!(store.extend_unexpired(&mut held, LONG * 2).await.expect("extend"));
+    assert!(held.until() > before);
+    let copy = Lease::new(held.work(), held.fence(), held.until());
+    assert!(store.settle_unexpired(held, Settlement::Done).await.expect("settle"));
+    assert!(!store.settle_unexpired(copy, Settlement::Done).await.expect("settle"), "it is settled already");
 }
 
 async fn one_turn_settles_every_kind_and_claims_anew<S: Subject>(subject: &S) {
