@@ -61,7 +61,6 @@ pub(crate) fn start(tables: &Tables, handler: Arc<dyn Handler>) -> anyhow::Resul
     let pipeline = Arc::new(pipeline);
     let engine = Engine::new();
     engine.start(&pipeline, WatchOptions::default());
-    engine.listen(&pipeline, tables.database.clone(), tables.channel.clone());
     Ok(engine)
 }
 

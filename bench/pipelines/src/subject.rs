@@ -20,10 +20,8 @@ pub enum Subject {
 pub(crate) struct Tables {
     pub(crate) subject: Subject,
     pub(crate) table: String,
-    pub(crate) database: Database,
     pub(crate) store: Arc<dyn WorkStore>,
     pub(crate) letters: Arc<dyn DeadLetterQueue>,
-    pub(crate) channel: String,
 }
 
 impl Subject {
@@ -57,7 +55,7 @@ impl Subject {
         processed: Processed,
     ) -> anyhow::Result<Tables> {
         let database = Database::connect(&scratch.url()?).await?;
-        let (store, letters, channel): (Arc<dyn WorkStore>, Arc<dyn DeadLetterQueue>, _) = match self {
+        let (store, letters): (Arc<dyn WorkStore>, Arc<dyn DeadLetterQueue>) = match self {
             Self::Outbox => {
                 let options = OutboxOptions {
                     table: table.to_owned(),
@@ -65,9 +63,9 @@ impl Subject {
                     processed,
                     ..OutboxOptions::new("bench")
                 };
-                let outbox = Arc::new(Outbox::new(database.clone(), options)?);
+                let outbox = Arc::new(Outbox::new(database, options)?);
                 outbox.migrate().await?;
-                (outbox.clone(), outbox.clone(), outbox.channel())
+                (outbox.clone(), outbox.clone())
             }
             Self::Jobs => {
                 let completed = match processed {
@@ -75,15 +73,15 @@ impl Subject {
                     Processed::Keep | Processed::KeepForAWhile => Completed::Keep,
                 };
                 let options = JobsOptions { table: table.to_owned(), completed, ..JobsOptions::new("bench") };
-                let jobs = Arc::new(Jobs::new(database.clone(), options)?);
+                let jobs = Arc::new(Jobs::new(database, options)?);
                 jobs.migrate().await?;
-                (jobs.clone(), jobs.clone(), jobs.channel())
+                (jobs.clone(), jobs.clone())
             }
         };
         // Autovacuum comes once a minute: it would hit one contestant and spare the other.
         let mut hand = Hand::Postgres(scratch.connect().await?);
         hand.run(&[format!("ALTER TABLE {table} SET (autovacuum_enabled = off)")]).await?;
-        Ok(Tables { subject: self, table: table.to_owned(), database, store, letters, channel })
+        Ok(Tables { subject: self, table: table.to_owned(), store, letters })
     }
 }
 

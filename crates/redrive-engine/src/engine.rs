@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_store::{Audit, Database};
+use redrive_store::{Announcements, Audit};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -35,7 +35,8 @@ impl Engine {
         Self::default()
     }
 
-    /// Starts the workers of a pipeline that has handlers, and the watch over its dead letters.
+    /// Starts the workers of a pipeline that has handlers, and the watch over its dead letters. On Postgres it listens
+    /// for new work, so that nobody waits for the next poll.
     pub fn start(&self, pipeline: &Arc<Pipeline>, watch: WatchOptions) {
         if let Some(routes) = &pipeline.routes {
             for number in 1..=pipeline.pace.workers.max(1) {
@@ -45,6 +46,7 @@ impl Engine {
                 self.tasks.spawn(keep_working(pipeline, routes, name, stop));
             }
         }
+        self.listen(pipeline);
         self.spawn(pipeline, "watch", watch::watch(Arc::clone(pipeline), watch, self.stop.child_token()));
     }
 
@@ -58,14 +60,6 @@ impl Engine {
         self.spawn(pipeline, "schedule", Arc::clone(core).reprocess(worker, stop()));
         self.spawn(pipeline, "clean-up", Arc::clone(core).clean_up(stop()));
         self.spawn(pipeline, "watch", watch::watch(Arc::clone(pipeline), watch, stop()));
-    }
-
-    /// Wakes the pipeline when the database says that there is work (Postgres).
-    pub fn listen(&self, pipeline: &Arc<Pipeline>, database: Database, channel: String) {
-        let (bell, stop) = (pipeline.bell.clone(), self.stop.child_token());
-        self.tasks.spawn(async move {
-            stop.run_until_cancelled(bell.listen(&database, &channel)).await;
-        });
     }
 
     /// Redrives the letters of a pipeline by these rules, and writes that down, if there is a log.
@@ -82,6 +76,15 @@ impl Engine {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+    }
+
+    /// Wakes the pipeline when its database says that there is work.
+    fn listen(&self, pipeline: &Arc<Pipeline>) {
+        let Some(Announcements { database, channel }) = pipeline.announcements.clone() else { return };
+        let (bell, stop) = (pipeline.bell.clone(), self.stop.child_token());
+        self.spawn(pipeline, "listener", async move {
+            stop.run_until_cancelled(bell.listen(&database, &channel)).await;
+        });
     }
 
     /// Starts a task of a pipeline; should a defect end it, readiness says so from then on.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use redrive_core::dead_letter::{DeadLetterQueue, PipelineKind};
 use redrive_core::policy::Policy;
-use redrive_store::WorkStore;
+use redrive_store::{Announcements, WorkStore};
 
 use crate::aftermath::Aftermath;
 use crate::alerts::{AlertService, Silence};
@@ -34,6 +34,8 @@ pub struct Pipeline {
     pub pace: Pace,
     /// Who is told.
     pub alerts: Arc<dyn AlertService>,
+    /// Where its database announces new work; its workers listen there while an engine runs it.
+    pub announcements: Option<Announcements>,
     /// Where its workers are woken.
     pub bell: Bell,
     /// Whether it claims.
@@ -61,6 +63,7 @@ impl Pipeline {
         Self {
             name: name.to_owned(),
             kind,
+            announcements: store.announcements(),
             store,
             letters,
             routes: None,

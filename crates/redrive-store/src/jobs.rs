@@ -532,7 +532,7 @@ fn check(jobs: &[NewJob]) -> Result<(), Error> {
     Ok(())
 }
 
-work_store!(Jobs);
+work_store!(Jobs, announced);
 dead_letter_queue!(Jobs);
 
 const SCOPE: &str = "t.status IN ('failed', 'dead_letter')";

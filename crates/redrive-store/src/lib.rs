@@ -73,4 +73,4 @@ pub use outbox::{Ordering, Outbox, OutboxOptions, Processed};
 pub use pauses::Pauses;
 pub use requests::{Answered, Asked, RequestKey, Requests};
 pub use target::{Record, Target, TargetOptions};
-pub use work::{Claim, TakeOver, Turn, WorkStore};
+pub use work::{Announcements, Claim, TakeOver, Turn, WorkStore};

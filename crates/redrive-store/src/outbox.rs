@@ -452,7 +452,7 @@ impl Outbox {
     }
 }
 
-work_store!(Outbox);
+work_store!(Outbox, announced);
 dead_letter_queue!(Outbox);
 
 impl Statements {

@@ -450,9 +450,20 @@ impl Queue {
     }
 }
 
-/// [`crate::WorkStore`] for a store with a `queue()`, and with `refused()`, which is told of refused statements.
+/// [`crate::WorkStore`] for a store with a `queue()`, and with `refused()`, which is called when a statement was refused;
+/// `announced` where a trigger announces inserts on the channel that the store names.
 macro_rules! work_store {
+    ($store:ty, announced) => {
+        $crate::queue::work_store!($store, {
+            fn announcements(&self) -> Option<$crate::work::Announcements> {
+                $crate::work::Announcements::of(&self.database, self.channel())
+            }
+        });
+    };
     ($store:ty) => {
+        $crate::queue::work_store!($store, {});
+    };
+    ($store:ty, { $($announcements:item)* }) => {
         #[async_trait::async_trait]
         impl $crate::work::WorkStore for $store {
             async fn turn(
@@ -487,7 +498,7 @@ macro_rules! work_store {
                 lease: redrive_core::lease::Lease,
                 settlement: redrive_core::lease::Settlement,
             ) -> Result<bool, $crate::error::Error> {
-                self.queue.settle_unexpired(lease, settlement).await
+                self.queue().await?.settle_unexpired(lease, settlement).await
             }
 
             async fn extend_unexpired(
@@ -495,12 +506,14 @@ macro_rules! work_store {
                 lease: &mut redrive_core::lease::Lease,
                 by: std::time::Duration,
             ) -> Result<bool, $crate::error::Error> {
-                self.queue.extend_unexpired(lease, by).await
+                self.queue().await?.extend_unexpired(lease, by).await
             }
 
             async fn backlog(&self) -> Result<u64, $crate::error::Error> {
                 self.queue().await?.backlog().await
             }
+
+            $($announcements)*
         }
 
         impl $store {

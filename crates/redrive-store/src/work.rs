@@ -6,6 +6,8 @@ use async_trait::async_trait;
 use redrive_core::event::WorkId;
 use redrive_core::lease::{Lease, Settlement, Work};
 
+use crate::database::Database;
+use crate::dialect::Dialect;
 use crate::error::Error;
 
 /// Whether work whose lease ran out may be taken from its holder.
@@ -37,6 +39,23 @@ pub struct Turn {
     pub claimed: Vec<(Lease, Work)>,
     /// Settlements that changed nothing, because somebody else had taken the work over.
     pub lost: Vec<WorkId>,
+}
+
+/// Where a database announces new work (Postgres: `LISTEN`).
+#[derive(Debug, Clone)]
+pub struct Announcements {
+    /// The database that announces it.
+    pub database: Database,
+    /// On which channel.
+    pub channel: String,
+}
+
+impl Announcements {
+    /// Those on this channel, if the database can announce anything.
+    pub(crate) fn of(database: &Database, channel: String) -> Option<Self> {
+        let database = database.clone();
+        (database.dialect() == Dialect::Postgres).then_some(Self { database, channel })
+    }
 }
 
 /// A store of work: claims with a lease, settles with a fence, both in batches.
@@ -87,4 +106,9 @@ pub trait WorkStore: Send + Sync {
     /// # Errors
     /// [`Error::Unavailable`] when the store cannot be reached.
     async fn backlog(&self) -> Result<u64, Error>;
+
+    /// Where new work is announced; nowhere means that workers find it by polling.
+    fn announcements(&self) -> Option<Announcements> {
+        None
+    }
 }

@@ -45,7 +45,6 @@ pub(super) fn launch(
         persister: None,
         watch: surroundings.watch(config.alert_threshold.get()),
         rules: rules::rules(&config.auto_redrive)?,
-        announced: None,
         retention: config
             .keep_resolved
             .map(|keep| Retention::of_closed(store.clone(), keep))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use redrive::config::{Backend, JobsConfig, Processed};
+use redrive::config::{JobsConfig, Processed};
 use redrive_core::dead_letter::PipelineKind;
 use redrive_core::policy::Policy;
 use redrive_engine::{Pace, Pipeline, Route, Routes};
@@ -32,7 +32,7 @@ pub(super) fn launch(
     wired: &Wired<'_, JobsConfig, Jobs>,
     surroundings: &Surroundings<'_>,
 ) -> anyhow::Result<Launch> {
-    let Wired { config, database, store } = wired;
+    let Wired { config, store, .. } = wired;
     let policy = Policy::new(config.max_retries, pace::backoff(&config.retry)?);
     let mut pipeline = Pipeline::new(&config.name, PipelineKind::Jobs, store.clone(), store.clone(), policy)
         .at(pace(config, surroundings))
@@ -41,13 +41,11 @@ pub(super) fn launch(
         let handler = handlers::handler(&config.name, setting, config.timeout).context("handler")?;
         pipeline = pipeline.handled_by(Routes::All(Route::new(&config.name, handler)));
     }
-    let notifies = config.database.backend() == Backend::Postgres;
     Ok(Launch {
         pipeline: Arc::new(pipeline),
         persister: None,
         watch: surroundings.watch(config.alert_threshold.get()),
         rules: rules::rules(&config.auto_redrive)?,
-        announced: notifies.then(|| (database.clone(), store.channel())),
         retention: config
             .keep_resolved
             .map(|keep| Retention::of_closed(store.clone(), keep))

@@ -98,7 +98,6 @@ mod with {
             persister: None,
             watch: surroundings.watch(config.alert_threshold.get()),
             rules: Vec::new(),
-            announced: None,
             retention: config
                 .keep_resolved
                 .map(|keep| Retention::of_closed(store.clone(), keep))

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use redrive_engine::auto_redrive::Rule;
 use redrive_engine::{Persister, Pipeline, WatchOptions};
 use redrive_server::Gate;
-use redrive_store::{Database, Record};
+use redrive_store::Record;
 use tokio_util::sync::CancellationToken;
 
 use crate::retention::Retention;
@@ -19,8 +19,6 @@ pub(crate) struct Launch {
     pub(super) persister: Option<Persister<Record>>,
     pub(super) watch: WatchOptions,
     pub(super) rules: Vec<Rule>,
-    /// The database and the channel on which new work is announced.
-    pub(super) announced: Option<(Database, String)>,
     pub(super) retention: Vec<Retention>,
     /// Keeps requests out until it has started.
     pub(super) gate: Gate,
@@ -42,9 +40,6 @@ impl Launch {
     /// Starts it.
     pub(crate) fn start(&self, running: &Running) {
         let engine = running.engine();
-        if let Some((database, channel)) = &self.announced {
-            engine.listen(&self.pipeline, database.clone(), channel.clone());
-        }
         match &self.persister {
             Some(persister) => engine.persist(persister, self.watch.clone()),
             None => engine.start(&self.pipeline, self.watch.clone()),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use redrive::config::{Backend, OnDead, Ordering, OutboxConfig, Processed};
+use redrive::config::{OnDead, Ordering, OutboxConfig, Processed};
 use redrive_core::dead_letter::PipelineKind;
 use redrive_core::policy::Policy;
 use redrive_engine::{Pace, Pipeline, Route, Routes};
@@ -38,20 +38,18 @@ pub(super) fn launch(
     wired: &Wired<'_, OutboxConfig, Outbox>,
     surroundings: &Surroundings<'_>,
 ) -> anyhow::Result<Launch> {
-    let Wired { config, database, store } = wired;
+    let Wired { config, store, .. } = wired;
     // The first attempt is no retry.
     let policy = Policy::new(config.max_retry_count.saturating_add(1), pace::backoff(&config.retry)?);
     let pipeline = Pipeline::new(&config.name, PipelineKind::Outbox, store.clone(), store.clone(), policy)
         .handled_by(routes(config)?)
         .at(pace(config, surroundings))
         .alerting(Arc::clone(&surroundings.alerts));
-    let notifies = config.database.backend() == Backend::Postgres;
     Ok(Launch {
         pipeline: Arc::new(pipeline),
         persister: None,
         watch: surroundings.watch(config.alert_threshold.get()),
         rules: rules::rules(&config.auto_redrive)?,
-        announced: notifies.then(|| (database.clone(), store.channel())),
         retention: retention(config, store),
         gate: Gate::default(),
         beside: None,

@@ -55,7 +55,6 @@ pub(super) fn launch(
         pipeline: Arc::clone(persister.pipeline()),
         watch: surroundings.watch(config.alert_threshold.get()),
         rules: Vec::new(),
-        announced: None,
         retention: Vec::new(),
         gate: gate.clone(),
         persister: Some(persister.clone()),

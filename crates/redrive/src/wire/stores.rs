@@ -35,7 +35,6 @@ pub(crate) struct Stores<'a> {
 /// The store of a pipeline, with its configuration.
 pub(super) struct Wired<'a, C, S> {
     pub(super) config: &'a C,
-    pub(super) database: Database,
     pub(super) store: Arc<S>,
 }
 
@@ -58,42 +57,42 @@ impl<'a> Stores<'a> {
             kafkas: Vec::new(),
         };
         for outbox in &config.outboxes {
-            stores.add_outbox(outbox, databases.open(&outbox.database)?)?;
+            stores.add_outbox(outbox, &databases.open(&outbox.database)?)?;
         }
         for jobs in &config.jobs {
-            stores.add_jobs(jobs, databases.open(&jobs.database)?)?;
+            stores.add_jobs(jobs, &databases.open(&jobs.database)?)?;
         }
         for persist in &config.persists {
-            stores.add_persist(persist, databases.open(&persist.database)?)?;
+            stores.add_persist(persist, &databases.open(&persist.database)?)?;
         }
         for kafka in &config.kafkas {
             let store = Arc::new(Letters::new(database.clone(), &kafka.name, PipelineKind::Kafka));
             stores.parts.push(part(&kafka.name, "kafka", own, &database, store.clone()));
-            stores.kafkas.push(Wired { config: kafka, database: database.clone(), store });
+            stores.kafkas.push(Wired { config: kafka, store });
         }
         Ok(stores)
     }
 
-    fn add_outbox(&mut self, config: &'a OutboxConfig, database: Database) -> Result<(), Error> {
+    fn add_outbox(&mut self, config: &'a OutboxConfig, database: &Database) -> Result<(), Error> {
         let store = Arc::new(Outbox::new(database.clone(), outbox::options(config))?);
-        self.parts.push(part(&config.name, "outbox", &config.database, &database, store.clone()));
-        self.outboxes.push(Wired { config, database, store });
+        self.parts.push(part(&config.name, "outbox", &config.database, database, store.clone()));
+        self.outboxes.push(Wired { config, store });
         Ok(())
     }
 
-    fn add_jobs(&mut self, config: &'a JobsConfig, database: Database) -> Result<(), Error> {
+    fn add_jobs(&mut self, config: &'a JobsConfig, database: &Database) -> Result<(), Error> {
         let store = Arc::new(Jobs::new(database.clone(), jobs::options(config))?);
-        self.parts.push(part(&config.name, "jobs", &config.database, &database, store.clone()));
-        self.jobs.push(Wired { config, database, store });
+        self.parts.push(part(&config.name, "jobs", &config.database, database, store.clone()));
+        self.jobs.push(Wired { config, store });
         Ok(())
     }
 
-    fn add_persist(&mut self, config: &'a PersistConfig, database: Database) -> Result<(), Error> {
+    fn add_persist(&mut self, config: &'a PersistConfig, database: &Database) -> Result<(), Error> {
         let target = Arc::new(Target::new(database.clone(), &persist::target_options(config))?);
         let failed = Arc::new(FailedEvents::new(database.clone(), persist::failed_options(config))?);
         let store = Arc::new(Persisted { target, failed });
-        self.parts.push(part(&config.name, "persist", &config.database, &database, store.clone()));
-        self.persists.push(Wired { config, database, store });
+        self.parts.push(part(&config.name, "persist", &config.database, database, store.clone()));
+        self.persists.push(Wired { config, store });
         Ok(())
     }
 }
