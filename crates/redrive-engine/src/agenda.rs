@@ -1,4 +1,4 @@
-//! When the worker looks for work next, and when it extends its leases.
+//! When the worker looks for work next.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,29 +9,20 @@ use tokio::time::Instant;
 /// The most due times that are remembered; the poll interval covers the rest.
 const MAX_TIMES: usize = 10_000;
 
-/// When one worker looks for work next, and when it extends its leases.
+/// When one worker looks for work next.
 #[derive(Debug)]
 pub(crate) struct Agenda {
     poll_interval: Duration,
-    heartbeat_interval: Duration,
     hungry: bool,
     next_poll: Instant,
-    next_heartbeat: Instant,
     /// When work that this worker put off is due again: no need to wait for the next poll.
     due: BinaryHeap<Reverse<Instant>>,
 }
 
 impl Agenda {
-    pub(crate) fn new(poll_interval: Duration, heartbeat_interval: Duration) -> Self {
+    pub(crate) fn new(poll_interval: Duration) -> Self {
         let now = Instant::now();
-        Self {
-            poll_interval,
-            heartbeat_interval,
-            hungry: true,
-            next_poll: now + poll_interval,
-            next_heartbeat: now + heartbeat_interval,
-            due: BinaryHeap::new(),
-        }
+        Self { poll_interval, hungry: true, next_poll: now + poll_interval, due: BinaryHeap::new() }
     }
 
     /// Whether to look for work now.
@@ -65,15 +56,5 @@ impl Agenda {
     /// When to look at the latest.
     pub(crate) fn next_look(&self) -> Instant {
         self.due.peek().map_or(self.next_poll, |Reverse(due)| self.next_poll.min(*due))
-    }
-
-    /// When leases are extended next.
-    pub(crate) const fn next_heartbeat(&self) -> Instant {
-        self.next_heartbeat
-    }
-
-    /// Leases were extended just now.
-    pub(crate) fn heartbeat_done(&mut self) {
-        self.next_heartbeat = Instant::now() + self.heartbeat_interval;
     }
 }

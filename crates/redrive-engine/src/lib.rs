@@ -8,6 +8,7 @@
 //! | [`Routes`] | which handler an event goes to |
 //! | `worker` | the loop: claim → handle → judge → settle |
 //! | `agenda` | when the worker looks for work next |
+//! | `leases` | what a worker holds, and until when by its own clock |
 //! | `slots` | so many handlers at a time, panics and time-outs contained |
 //! | `judge` | an outcome in, a settlement out |
 //! | `witness` | metrics and people hear of what is durable |
@@ -35,6 +36,7 @@ mod engine;
 mod health;
 mod judge;
 mod ladder;
+mod leases;
 mod pace;
 mod pipeline;
 mod refusals;

@@ -5,10 +5,11 @@
 //! grow by themselves under load and stay small, and quick, without it.
 //!
 //! Promises: nothing is settled that is not ours any more (the store's fence); a store that is away
-//! burns nobody's attempts (outcomes wait in memory until it is back, and its aftermath is excused); a
-//! stop finishes or hands back everything in hand.
+//! burns nobody's attempts (outcomes wait in memory until it is back, and its aftermath is excused); what is
+//! held, or being settled, is extended by a task of its own however long the store takes for a turn; a stop finishes or hands back everything in hand.
 
 mod admission;
+mod heartbeat;
 mod stop;
 
 use std::collections::HashMap;
@@ -19,18 +20,21 @@ use redrive_core::event::{Event, WorkId};
 use redrive_core::failure::Failure;
 use redrive_core::lease::{Lease, Settlement};
 use redrive_store::{Claim, Turn};
-use tokio::time::{Instant as Tick, sleep_until, timeout};
+use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::aftermath::Terms;
 use crate::agenda::Agenda;
 use crate::breaker::Change;
 use crate::judge::{self, Record};
+use crate::leases::{self, HeldLeases};
 use crate::pipeline::Pipeline;
 use crate::routes::{Route, Routes};
 use crate::slots::{Outcome, Slots, Task};
 use crate::trial::{self, Seat, Sorting};
 use crate::witness::{About, Witness};
+
+use heartbeat::{Beat, Heartbeat};
 
 /// How long to wait before a store that failed is asked again.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -48,6 +52,9 @@ pub(crate) struct Worker {
     witness: Witness,
     /// What was claimed and not settled yet.
     hand: HashMap<WorkId, Held>,
+    /// The leases of that, and of what is judged.
+    leases: HeldLeases,
+    heartbeat: Heartbeat,
     /// What is tried alone, as soon as the others are handed back for good.
     on_trial: Option<Task>,
     /// Of what was tried, and is not settled yet.
@@ -75,8 +82,10 @@ impl Worker {
         stop: CancellationToken,
     ) -> Self {
         let slots = Slots::new(pipeline.pace.concurrency, pipeline.pace.handler_timeout);
-        let agenda = Agenda::new(pipeline.pace.poll_interval, pipeline.pace.lease / 3);
+        let agenda = Agenda::new(pipeline.pace.poll_interval);
         let witness = Witness::new(Arc::clone(&pipeline));
+        let leases = HeldLeases::new();
+        let heartbeat = Heartbeat::start(Arc::clone(&pipeline), leases.clone());
         Self {
             pipeline,
             routes,
@@ -85,6 +94,8 @@ impl Worker {
             slots,
             witness,
             hand: HashMap::new(),
+            leases,
+            heartbeat,
             on_trial: None,
             leaving: None,
             sorting: None,
@@ -129,13 +140,11 @@ impl Worker {
                 () = self.pipeline.switch.turned(), if self.pipeline.switch.is_paused() => self.agenda.hurry(),
                 () = trial::hush_over(), if trial::is_hushed() => {}
                 () = trial::alone(), if self.on_trial.is_some() => self.start_trial(),
-                () = sleep_until(self.agenda.next_heartbeat()) => self.heartbeat().await,
+                beat = self.heartbeat.next() => self.note_all(beat),
             }
         }
+        self.note_beats();
         self.gather().await;
-        if Tick::now() >= self.agenda.next_heartbeat() {
-            self.heartbeat().await;
-        }
     }
 
     /// Outcomes come in crowds: takes along what comes while others have their turn.
@@ -197,13 +206,16 @@ impl Worker {
 
     /// Settles what is judged and claims anew.
     async fn turn(&mut self) {
-        let asked = Instant::now();
+        let (asked, asked_at) = (Instant::now(), self.leases.now());
         let terms = self.pipeline.aftermath.terms(asked, self.pipeline.pace.lease);
         let claim = self.claim(terms);
+        let settling = leases::keys(&self.judged);
         let turn = self.pipeline.store.turn(&mut self.judged, claim.as_ref());
         match timeout(GIVE_UP, turn).await {
             Ok(Ok(turn)) => {
                 self.store_answers(asked);
+                self.leases.released(&settling);
+                self.leases.claimed(&turn.claimed, asked_at, self.pipeline.pace.lease);
                 self.take(turn, claim.map(|claim| (claim, terms)));
             }
             // It answers, and will not take something: that is no outage.
@@ -258,31 +270,34 @@ impl Worker {
         self.leaving = None;
     }
 
-    async fn heartbeat(&mut self) {
-        self.agenda.heartbeat_done();
-        let mut leases: Vec<&mut Lease> = self.hand.values_mut().map(|held| &mut held.lease).collect();
-        // What is judged but could not be settled yet is still ours to keep.
-        leases.extend(self.judged.iter_mut().map(|(lease, _)| lease));
-        if leases.is_empty() {
-            return;
-        }
-        let asked = Instant::now();
-        match timeout(GIVE_UP, self.pipeline.store.extend(&mut leases, self.pipeline.pace.lease)).await {
-            Ok(Ok(lost)) => {
-                self.pipeline.aftermath.answered(asked, Instant::now(), self.pipeline.pace.lease);
-                for work in lost {
-                    tracing::warn!(pipeline = %self.pipeline.name, %work, "lease lost while handling");
-                    self.hand.remove(&work);
+    /// Takes down what the heartbeat has said by now.
+    fn note_beats(&mut self) {
+        let said = std::iter::from_fn(|| self.heartbeat.also()).collect::<Vec<_>>();
+        self.note_all(said);
+    }
+
+    fn note_all(&mut self, beats: impl IntoIterator<Item = Beat>) {
+        for Beat { extended, lost } in beats {
+            for lease in extended {
+                if let Some(held) = self.in_hand(&lease) {
+                    held.lease.extend(lease.until());
                 }
             }
-            Ok(Err(error)) => self.cannot_extend(asked, &error.to_string()),
-            Err(_) => self.cannot_extend(asked, &gave_up()),
+            for lease in lost {
+                // What is not in hand was settled, or is being settled: its turn says what became of it.
+                if self.in_hand(&lease).is_some() {
+                    let work = lease.work();
+                    tracing::warn!(pipeline = %self.pipeline.name, %work, "lease lost while handling");
+                    self.hand.remove(&work);
+                    self.leases.released(&[(work, lease.fence())]);
+                }
+            }
         }
     }
 
-    fn cannot_extend(&self, asked: Instant, error: &str) {
-        tracing::warn!(pipeline = %self.pipeline.name, error, "leases could not be extended");
-        self.pipeline.aftermath.failed(asked, Instant::now(), self.pipeline.pace.lease);
+    /// What is held under this lease, not under a later one.
+    fn in_hand(&mut self, lease: &Lease) -> Option<&mut Held> {
+        self.hand.get_mut(&lease.work()).filter(|held| held.lease.fence() == lease.fence())
     }
 
     fn store_answers(&mut self, asked: Instant) {
@@ -319,8 +334,10 @@ impl Worker {
         while let Some(settlement) = left.next() {
             let work = settlement.0.work();
             let mut one = vec![settlement];
+            let settling = leases::keys(&one);
             let away = match timeout(GIVE_UP, self.pipeline.store.turn(&mut one, None)).await {
                 Ok(Ok(turn)) => {
+                    self.leases.released(&settling);
                     lost.extend(turn.lost);
                     continue;
                 }
@@ -328,6 +345,7 @@ impl Worker {
                     // Its lease runs out, and the attempt is counted then.
                     tracing::error!(pipeline = %self.pipeline.name, %work, %error, "a settlement was refused");
                     self.witness.forget(work);
+                    self.leases.released(&settling);
                     continue;
                 }
                 Ok(Err(error)) => error.to_string(),

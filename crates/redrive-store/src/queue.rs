@@ -46,6 +46,10 @@ pub(crate) struct Queue {
     dead: Vec<Statement>,
     release: Statement,
     extend: Statement,
+    /// Extends what nobody has locked: on Postgres in one statement, on MySQL after this look at what that is. SQLite
+    /// locks no rows.
+    extend_unlocked: Option<Statement>,
+    held_unlocked: Option<Statement>,
     recall: Statement,
     unexpired: Statement,
     backlog: Statement,
@@ -131,6 +135,10 @@ impl Queue {
             dead,
             release: settle(shape.release),
             extend: names.statement(EXTEND),
+            extend_unlocked: (dialect == Dialect::Postgres).then(|| {
+                Statement::new(dialect, &names.fill(include_str!("../sql/postgres/work/extend_unlocked.sql")))
+            }),
+            held_unlocked: mysql(include_str!("../sql/mysql/work/held_unlocked.sql")),
             recall: Statement::new(dialect, &names.fill(RECALL)),
             unexpired: names.statement(UNEXPIRED),
             backlog: Statement::new(dialect, &names.fill("SELECT count(*) FROM {table} AS e WHERE {live}")),
@@ -202,15 +210,42 @@ impl Queue {
             return Ok(Vec::new());
         }
         let batch = &Leases::of(leases.iter().map(|lease| &**lease));
-        let extended = again(move || self.extend_rows(batch, by)).await?;
-        let mut lost = Vec::new();
-        for lease in leases {
-            match extended.get(&(lease.work().0, lease.fence())) {
-                Some(until) => lease.extend(*until),
-                None => lost.push(lease.work()),
-            }
+        Ok(apply(leases, &again(move || self.extend_rows(batch, by)).await?))
+    }
+
+    /// Extends what nobody has locked: see [`crate::WorkStore::extend_unlocked`].
+    pub(crate) async fn extend_unlocked(
+        &self,
+        leases: &mut [&mut Lease],
+        by: Duration,
+    ) -> Result<Vec<WorkId>, Error> {
+        if leases.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(lost)
+        let batch = &Leases::of(leases.iter().map(|lease| &**lease));
+        Ok(apply(leases, &again(move || self.extend_unlocked_rows(batch, by)).await?))
+    }
+
+    async fn extend_unlocked_rows(
+        &self,
+        batch: &Leases,
+        by: Duration,
+    ) -> Result<HashMap<(i64, i64), Timestamp>, Error> {
+        let mut session = self.database.begin().await?;
+        let values = vec![Value::Leases(batch.clone()), micros(by)];
+        let extended = match (&self.extend_unlocked, &self.held_unlocked) {
+            (Some(extend), _) => extended(&session.rows(extend, values).await?)?,
+            (None, Some(held)) => {
+                let rows = session.rows(held, vec![Value::Leases(batch.clone())]).await?;
+                let ours = rows.iter().map(|row| Ok((row.int(0)?, row.int(1)?)));
+                let mut ours = ours.collect::<Result<Vec<_>, Error>>()?;
+                ours.sort_unstable();
+                self.extend_in(&mut session, &ours.into_iter().collect(), by).await?
+            }
+            (None, None) => self.extend_in(&mut session, batch, by).await?,
+        };
+        session.commit().await?;
+        Ok(extended)
     }
 
     /// How much waits or is being done: see [`crate::WorkStore::backlog`].
@@ -413,7 +448,7 @@ impl Queue {
                 session.rows(held, vec![Value::Leases(batch.clone())]).await?
             }
         };
-        rows.iter().map(|row| Ok(((row.int(0)?, row.int(1)?), row.time(2)?))).collect()
+        extended(&rows)
     }
 
     fn ranked(&self, row: &Row) -> Result<Ranked, Error> {
@@ -486,6 +521,14 @@ macro_rules! work_store {
                 self.queue().await?.extend(leases, lease).await
             }
 
+            async fn extend_unlocked(
+                &self,
+                leases: &mut [&mut redrive_core::lease::Lease],
+                lease: std::time::Duration,
+            ) -> Result<Vec<redrive_core::event::WorkId>, $crate::error::Error> {
+                self.queue().await?.extend_unlocked(leases, lease).await
+            }
+
             async fn recall(
                 &self,
                 lease: &redrive_core::lease::Lease,
@@ -529,6 +572,23 @@ macro_rules! work_store {
     };
 }
 pub(crate) use work_store;
+
+/// Until when each lease is extended, by number and fence.
+fn extended(rows: &[Row]) -> Result<HashMap<(i64, i64), Timestamp>, Error> {
+    rows.iter().map(|row| Ok(((row.int(0)?, row.int(1)?), row.time(2)?))).collect()
+}
+
+/// Extends these leases as the store did, and returns the work of the others.
+fn apply(leases: &mut [&mut Lease], extended: &HashMap<(i64, i64), Timestamp>) -> Vec<WorkId> {
+    let mut others = Vec::new();
+    for lease in leases {
+        match extended.get(&(lease.work().0, lease.fence())) {
+            Some(until) => lease.extend(*until),
+            None => others.push(lease.work()),
+        }
+    }
+    others
+}
 
 const fn may_take_over(claim: &Claim) -> Value {
     Value::Bool(matches!(claim.take_over, TakeOver::Expired))

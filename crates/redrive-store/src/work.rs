@@ -81,6 +81,19 @@ pub trait WorkStore: Send + Sync {
     /// [`Error::Unavailable`] when the store cannot be reached.
     async fn extend(&self, leases: &mut [&mut Lease], lease: Duration) -> Result<Vec<WorkId>, Error>;
 
+    /// As [`WorkStore::extend`], without waiting for rows that somebody else has locked: returns what was not
+    /// extended, be it locked or taken over.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the store cannot be reached.
+    async fn extend_unlocked(
+        &self,
+        leases: &mut [&mut Lease],
+        lease: Duration,
+    ) -> Result<Vec<WorkId>, Error> {
+        self.extend(leases, lease).await
+    }
+
     /// The work that is held under this lease, if it still is: for reports from elsewhere.
     ///
     /// # Errors

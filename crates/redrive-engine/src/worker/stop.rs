@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redrive_core::event::WorkId;
 use redrive_core::lease::Settlement;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::{FIRST_PAUSE, Held, Worker};
 use crate::slots::Task;
@@ -37,7 +37,7 @@ impl Worker {
         while !self.hand.is_empty() {
             tokio::select! {
                 outcome = self.slots.finished() => self.judge_all(outcome),
-                () = sleep_until(self.agenda.next_heartbeat()) => self.heartbeat().await,
+                beat = self.heartbeat.next() => self.note_all(beat),
             }
             self.judge_finished();
         }
