@@ -15,7 +15,7 @@ use redrive_core::lease::{Lease, Work};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Tells how long this machine has been up, suspended or not.
-type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
+pub(crate) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// The leases of one worker. Clones are the same leases.
 #[derive(Clone)]
@@ -37,7 +37,7 @@ impl HeldLeases {
         Self::by(Arc::new(uptime))
     }
 
-    fn by(clock: Clock) -> Self {
+    pub(crate) fn by(clock: Clock) -> Self {
         Self { clock, held: Arc::default() }
     }
 
@@ -83,6 +83,12 @@ impl HeldLeases {
         self.held().get(&lease.work()).is_some_and(|entry| entry.fence == lease.fence())
     }
 
+    /// Whether work may be begun with: its lease is held, and has not run out by the clock of this machine.
+    pub(crate) fn is_good(&self, work: WorkId) -> bool {
+        let now = self.now();
+        self.held().get(&work).is_some_and(|entry| now < entry.good_until)
+    }
+
     /// All of them, to be extended.
     pub(crate) fn all(&self) -> Vec<Lease> {
         let lease = |(work, held): (&WorkId, &Held)| Lease::new(*work, held.fence, Timestamp::MIN);
@@ -108,4 +114,74 @@ fn uptime() -> Duration {
     let time = clock_gettime(clock);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redrive_core::event::Event;
+
+    const LENGTH: Duration = Duration::from_secs(20);
+    const MOMENT: Duration = Duration::from_millis(1);
+
+    fn lease(fence: i64) -> Lease {
+        Lease::new(WorkId(1), fence, Timestamp::MAX)
+    }
+
+    fn work() -> Work {
+        let event = Event {
+            id: WorkId(1),
+            origin: WorkId(1),
+            event_type: String::new(),
+            aggregate_type: String::new(),
+            key: String::new(),
+            payload: Vec::new(),
+            created_at: Timestamp::MIN,
+            attempt: 1,
+        };
+        Work { event, retry_count: 0, max_retries: None, interrupted: false, history: Default::default() }
+    }
+
+    /// Leases whose clock is set by hand: it may jump, as it does when a machine was suspended.
+    fn leases() -> (HeldLeases, Arc<Mutex<Duration>>) {
+        let time = Arc::new(Mutex::new(Duration::from_secs(1000)));
+        let clock = Arc::clone(&time);
+        (HeldLeases::by(Arc::new(move || *clock.lock().unwrap())), time)
+    }
+
+    #[test]
+    fn a_lease_is_good_for_its_length_from_before_it_was_asked_for() {
+        let (leases, time) = leases();
+        let asked = leases.now();
+        // The answer takes its time.
+        *time.lock().unwrap() += Duration::from_secs(5);
+        leases.claimed(&[(lease(1), work())], asked, LENGTH);
+        *time.lock().unwrap() = asked + LENGTH - MOMENT;
+        assert!(leases.is_good(WorkId(1)));
+        *time.lock().unwrap() = asked + LENGTH;
+        assert!(!leases.is_good(WorkId(1)));
+        assert!(!leases.is_good(WorkId(2)), "not held at all");
+    }
+
+    #[test]
+    fn an_extended_lease_is_good_again_and_a_stale_extension_changes_nothing() {
+        let (leases, time) = leases();
+        leases.claimed(&[(lease(2), work())], leases.now(), LENGTH);
+        *time.lock().unwrap() += LENGTH * 2;
+        leases.extended(&[lease(1)], leases.now(), LENGTH);
+        assert!(!leases.is_good(WorkId(1)), "that was an earlier lease");
+        leases.extended(&[lease(2)], leases.now(), LENGTH);
+        assert!(leases.is_good(WorkId(1)));
+        leases.released(&[(WorkId(1), 1)]);
+        assert!(leases.holds(&lease(2)), "that was an earlier lease");
+        leases.released(&[(WorkId(1), 2)]);
+        assert!(!leases.is_good(WorkId(1)) && leases.all().is_empty());
+    }
+
+    #[test]
+    fn the_clock_goes_on() {
+        let leases = HeldLeases::new();
+        let before = leases.now();
+        assert!(before > Duration::ZERO && leases.now() >= before);
+    }
 }

@@ -81,10 +81,10 @@ impl Worker {
         name: String,
         stop: CancellationToken,
     ) -> Self {
-        let slots = Slots::new(pipeline.pace.concurrency, pipeline.pace.handler_timeout);
+        let leases = HeldLeases::new();
+        let slots = Slots::new(pipeline.pace.concurrency, pipeline.pace.handler_timeout, leases.clone());
         let agenda = Agenda::new(pipeline.pace.poll_interval);
         let witness = Witness::new(Arc::clone(&pipeline));
-        let leases = HeldLeases::new();
         let heartbeat = Heartbeat::start(Arc::clone(&pipeline), leases.clone());
         Self {
             pipeline,
@@ -169,8 +169,9 @@ impl Worker {
     fn judge_all(&mut self, outcomes: impl IntoIterator<Item = Outcome>) {
         for outcome in outcomes {
             self.witness.attempt(&outcome);
-            let Outcome { route, events, results, seat, .. } = outcome;
+            let Outcome { route, events, results, late, seat, .. } = outcome;
             self.leaving = seat.or(self.leaving.take());
+            late.into_iter().for_each(|event| self.give_up(event));
             for (event, result) in events.into_iter().zip(results) {
                 self.judge(&route, event, result);
             }
@@ -194,6 +195,15 @@ impl Worker {
             }
         };
         self.settle_later(lease, settlement, About::of(event, retry_count));
+    }
+
+    /// Hands back, uncounted, what was not begun because its lease had run out; if somebody else has it by now, that
+    /// changes nothing.
+    fn give_up(&mut self, event: Event) {
+        let Some(Held { lease, record }) = self.hand.remove(&event.id) else { return };
+        tracing::info!(pipeline = %self.pipeline.name, work = %event.id, "lease ran out before the handler was called");
+        let settlement = Settlement::Release { after: Duration::ZERO };
+        self.settle_later(lease, settlement, About::of(event, record.retry_count));
     }
 
     fn settle_later(&mut self, lease: Lease, settlement: Settlement, about: About) {

@@ -6,6 +6,8 @@ mod support;
 mod survival;
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redrive_core::event::NewEvent;
@@ -59,6 +61,50 @@ async fn the_late_settlement_of_a_worker_that_was_replaced_changes_nothing() {
         assert!(before.iter().all(|row| row == "1"), "the attempt of the stopped worker counts: {before:?}");
         successor.kill();
         works_on(&outbox, &stopped, folder.path()).await;
+    }
+}
+
+/// What waited for a free handler was begun after the wake, long after the successor had delivered it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_woken_worker_begins_with_nothing_whose_lease_is_gone() {
+    for database in backends(file!()).await {
+        let (gate, open) = watch::channel(false);
+        let deliveries = Arc::new(AtomicUsize::new(0));
+        let receiver = Receiver::start({
+            let deliveries = Arc::clone(&deliveries);
+            move |_| {
+                let mut open = open.clone();
+                // The first one keeps the only handler busy, and the others wait behind it.
+                let waits = deliveries.fetch_add(1, Ordering::Relaxed) == 0;
+                async move {
+                    if waits {
+                        open.wait_for(|open| *open).await.unwrap();
+                    }
+                    200
+                }
+            }
+        });
+        let receiver = receiver.await;
+        let outbox = filled_outbox(&database).await;
+        let one_by_one =
+            configuration(&database, &receiver).replace("workers = 1", "workers = 1\nconcurrency = 1");
+        let folder = folder_with(&one_by_one);
+        let stopped = Process::serve(folder.path(), "stopped");
+        let begun = || async { deliveries.load(Ordering::Relaxed) == 1 };
+        eventually(SOON, "the first is being delivered", begun).await;
+        stopped.signal("STOP");
+        let successor = Process::serve(folder.path(), "successor");
+        let settled = || async { outbox.backlog().await.unwrap() == 0 };
+        eventually(SOON, "the successor has finished everything", settled).await;
+        let before = receiver.times();
+        gate.send(true).unwrap();
+        successor.kill();
+        stopped.signal("CONT");
+        works_on(&outbox, &stopped, folder.path()).await;
+        let after = receiver.times();
+        for (event, times) in &before {
+            assert_eq!(after[event], *times, "event {event:?} was begun again after the wake");
+        }
     }
 }
 
