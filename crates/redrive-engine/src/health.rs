@@ -1,6 +1,16 @@
 //! How a pipeline is, for `/ready` and the console.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redrive_core::event::WorkId;
+
+/// After how long a settlement that the table refused is tried again: at first, and at most.
+const FIRST_DELAY: Duration = Duration::from_secs(60);
+const LONGEST_DELAY: Duration = Duration::from_secs(60 * 60);
+/// The most refused settlements that are remembered one by one.
+const MOST: usize = 10_000;
 
 /// Whether a pipeline works, and if not, why: what its store said, or which part of it ended in a defect.
 #[derive(Debug, Clone, Default)]
@@ -12,6 +22,17 @@ struct State {
     trouble: Option<String>,
     /// What only a restart mends.
     defect: Option<String>,
+    /// The work whose settlement the table refused: how often, and what the store said last.
+    refused: BTreeMap<WorkId, u32>,
+    refusal: String,
+}
+
+/// What becomes of work whose settlement was refused.
+pub(crate) struct SetAside {
+    /// When it is tried again.
+    pub(crate) after: Duration,
+    /// Nothing of the pipeline was set aside before.
+    pub(crate) is_first: bool,
 }
 
 impl Health {
@@ -21,7 +42,36 @@ impl Health {
     /// What is wrong with it, for a person.
     pub fn get(&self) -> Result<(), String> {
         let state = self.state();
-        state.defect.as_ref().or(state.trouble.as_ref()).map_or(Ok(()), |why| Err(why.clone()))
+        match state.defect.as_ref().or(state.trouble.as_ref()) {
+            Some(why) => Err(why.clone()),
+            None if !state.refused.is_empty() => Err(state.refused_in_words()),
+            None => Ok(()),
+        }
+    }
+
+    /// The table refused a settlement for good: it is set aside, for longer each time.
+    pub(crate) fn refused(&self, work: WorkId, error: &str) -> SetAside {
+        let mut state = self.state();
+        error.clone_into(&mut state.refusal);
+        let is_first = state.refused.is_empty();
+        let times = state.refused.get(&work).copied().unwrap_or(0);
+        if state.refused.len() < MOST || times > 0 {
+            state.refused.insert(work, times.saturating_add(1));
+        }
+        let after = FIRST_DELAY.saturating_mul(1 << times.min(6)).min(LONGEST_DELAY);
+        SetAside { after, is_first }
+    }
+
+    /// These are settled, or another worker's affair; says whether the last one that was set aside is among them.
+    pub(crate) fn settled<'a>(&self, work: impl Iterator<Item = &'a WorkId>) -> bool {
+        let mut state = self.state();
+        if state.refused.is_empty() {
+            return false;
+        }
+        for work in work {
+            state.refused.remove(work);
+        }
+        state.refused.is_empty()
     }
 
     /// How its store is, or where its events go.
@@ -39,6 +89,17 @@ impl Health {
     }
 }
 
+impl State {
+    fn refused_in_words(&self) -> String {
+        format!(
+            "the table refuses to settle {} of its rows; they are set aside and tried again, at the latest after an hour: \
+             {}",
+            self.refused.len(),
+            self.refusal
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,5 +113,21 @@ mod tests {
         health.set_broken("its watch ended".into());
         health.set(Ok(()));
         assert_eq!(health.get(), Err("its watch ended".into()));
+    }
+
+    #[test]
+    fn a_refused_settlement_is_told_until_it_is_accepted_and_waits_longer_each_time() {
+        let health = Health::default();
+        let first = health.refused(WorkId(1), "value too long");
+        assert!(first.is_first && first.after == FIRST_DELAY);
+        assert!(!health.refused(WorkId(2), "value too long").is_first);
+        assert_eq!(health.refused(WorkId(1), "value too long").after, FIRST_DELAY * 2);
+        for _ in 0..20 {
+            assert!(health.refused(WorkId(1), "value too long").after <= LONGEST_DELAY);
+        }
+        assert!(health.get().is_err_and(|why| why.contains("2 of its rows") && why.contains("too long")));
+        assert!(!health.settled([WorkId(1)].iter()));
+        assert!(health.settled([WorkId(2)].iter()), "the last one");
+        assert_eq!(health.get(), Ok(()));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use metrics::{Counter, Histogram, counter, gauge, histogram};
@@ -10,6 +11,7 @@ use redrive_core::event::{Event, WorkId};
 use redrive_core::lease::{Failed, Lease, Settlement};
 
 use crate::alerts::{DeadLetterAlert, HandlerDown, HandlerUp, Inert, escape};
+use crate::health::SetAside;
 use crate::pipeline::Pipeline;
 use crate::routes::{Route, Routes};
 use crate::slots::Outcome;
@@ -17,6 +19,8 @@ use crate::slots::Outcome;
 /// More types than this are counted as `other`: a label must not grow without end, and each is a histogram.
 /// Types that a handler is registered for always have their own.
 const MAX_TYPES: usize = 50;
+/// What people know the table of a pipeline by.
+const TABLE: &str = "table";
 
 /// What an alert says about an event; made before the event is gone.
 #[derive(Debug)]
@@ -104,6 +108,13 @@ impl Witness {
     /// What was decided is durable, but for what was lost. A settlement of ours whose answer did not come is
     /// refused the second time: nobody else could have it yet, so the first one counts.
     pub(crate) fn settled(&mut self, lost: &[WorkId]) {
+        if self.pipeline.health.settled(self.pending.iter().map(|pending| &pending.work)) {
+            tracing::info!(pipeline = %self.pipeline.name, "the table takes every settlement again");
+            self.pipeline.alerts.handler_up(HandlerUp {
+                pipeline: Inert::new(&self.pipeline.name),
+                handler: Inert::new(TABLE),
+            });
+        }
         let now = Timestamp::now();
         let mut dead = false;
         for pending in std::mem::take(&mut self.pending) {
@@ -139,6 +150,22 @@ impl Witness {
     /// The store was told what was decided, and did not answer.
     pub(crate) fn unanswered(&mut self) {
         self.pending.iter_mut().for_each(|pending| pending.is_unsure = true);
+    }
+
+    /// The table refused a settlement; says when it is tried again.
+    pub(crate) fn refused(&self, work: WorkId, error: &str) -> Duration {
+        let pipeline = &self.pipeline;
+        let SetAside { after, is_first } = pipeline.health.refused(work, error);
+        tracing::error!(pipeline = %pipeline.name, %work, error, retry_in = ?after, "a settlement was refused: set aside");
+        counter!("redrive_settlements_refused_total", "pipeline" => pipeline.name.clone()).increment(1);
+        if is_first {
+            pipeline.alerts.handler_down(HandlerDown {
+                pipeline: Inert::new(&pipeline.name),
+                handler: Inert::new(TABLE),
+                error: Inert::new(&format!("it refuses how events ended, and they are set aside: {error}")),
+            });
+        }
+        after
     }
 
     pub(crate) fn handler_down(&self, route: &Route, error: &str) {

@@ -352,8 +352,7 @@ impl Worker {
                     continue;
                 }
                 Ok(Err(error)) if !error.is_unavailable() => {
-                    // Its lease runs out, and the attempt is counted then.
-                    tracing::error!(pipeline = %self.pipeline.name, %work, %error, "a settlement was refused");
+                    self.set_aside(&mut one, &error.to_string()).await;
                     self.witness.forget(work);
                     self.leases.released(&settling);
                     continue;
@@ -367,6 +366,28 @@ impl Worker {
         }
         self.settled(&lost);
         self.sorted_out();
+    }
+}
+
+impl Worker {
+    /// The table will not hold how this ended: a constraint, a trigger, a column that is too short. Without more ado
+    /// its lease would run out and it would be handled again, for ever. It is handed back uncounted instead, for
+    /// longer each time, and everybody is told.
+    async fn set_aside(&mut self, refused: &mut Vec<(Lease, Settlement)>, error: &str) {
+        let Some((lease, _)) = refused.pop() else { return };
+        let work = lease.work();
+        let after = self.witness.refused(work, error);
+        let mut release = vec![(lease, Settlement::Release { after })];
+        match timeout(GIVE_UP, self.pipeline.store.turn(&mut release, None)).await {
+            Ok(Ok(_)) => self.agenda.look_after(after),
+            // Its lease runs out, and the attempt is counted then.
+            Ok(Err(error)) => {
+                tracing::error!(pipeline = %self.pipeline.name, %work, %error, "nor can it be set aside");
+            }
+            Err(_) => {
+                tracing::error!(pipeline = %self.pipeline.name, %work, "nor can it be set aside in time");
+            }
+        }
     }
 }
 

@@ -734,3 +734,29 @@ async fn many_letters_are_resolved_by_an_operation() {
         shop.engine.stop().await;
     }
 }
+
+/// It waited for ever, as if the store were away: nothing that waits changes a table.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_that_the_table_refuses_stops_with_the_reason() {
+    let shop = Shop::open(redrive_testkit::sqlite()).await;
+    shop.bury(3).await;
+    let mut client = redrive_testkit::Client::connect(&shop.database).await;
+    client
+        .run(
+            "CREATE TRIGGER refuse BEFORE INSERT ON outbox_event \
+             BEGIN SELECT RAISE(ABORT, 'nothing comes back'); END",
+        )
+        .await;
+    let (stop, runner) = shop.run();
+    let id = shop.console.start(&redrive(), &ops(), None).await.unwrap().id;
+    let stopped = shop.reaches(id, OperationState::Stopped).await;
+    assert!(
+        stopped.reason.contains("nothing comes back") && stopped.reason.contains("resume"),
+        "{}",
+        stopped.reason
+    );
+    assert_eq!(shop.waiting().await, 3, "the letters are untouched");
+    stop.cancel();
+    runner.await.unwrap();
+    shop.engine.stop().await;
+}

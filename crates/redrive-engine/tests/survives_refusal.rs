@@ -74,7 +74,10 @@ impl WorkStore for Faulty {
     async fn settle_unexpired(&self, lease: Lease, settlement: Settlement) -> Result<bool, Error> {
         self.answers()?;
         if Some(lease.work()) == self.refuses {
-            return Err(Error::Rejected { dialect: Dialect::Sqlite, source: sqlx::Error::RowNotFound.into() });
+            return Err(Error::Rejected {
+                dialect: Dialect::Sqlite,
+                source: sqlx::Error::RowNotFound.into(),
+            });
         }
         self.store.settle_unexpired(lease, settlement).await
     }
@@ -151,4 +154,57 @@ async fn a_report_that_is_refused_excuses_no_dead_worker() {
     assert_eq!(claimed[0].1.retry_count, 0);
     let next = remote.claim_patiently("next", 1, Duration::from_secs(60), Duration::from_secs(10)).await;
     assert_eq!(next.unwrap()[0].1.retry_count, 1, "the attempt of the one that died counts");
+}
+
+/// Fails everything for good, and counts.
+#[derive(Default)]
+struct Hopeless(std::sync::atomic::AtomicUsize);
+
+#[async_trait]
+impl Handler for Hopeless {
+    async fn handle(&self, batch: &[Event]) -> Vec<Result<(), Failure>> {
+        self.0.fetch_add(batch.len(), Ordering::Relaxed);
+        vec![Err(Failure::permanent("Declined", "no")); batch.len()]
+    }
+}
+
+/// A table that will not hold a letter: the event was handled again after each lease, and everybody said that all was
+/// well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_whose_letter_the_table_refuses_is_set_aside_and_reported() {
+    let database = sqlite();
+    let (store, _) = Faulty::over(&database, 1).await;
+    let store = Arc::new(store);
+    let mut client = redrive_testkit::Client::connect(&database).await;
+    client
+        .run(
+            "CREATE TRIGGER refuse BEFORE INSERT ON outbox_event_dlq \
+             BEGIN SELECT RAISE(ABORT, 'letters must not be'); END",
+        )
+        .await;
+    let handler = Arc::new(Hopeless::default());
+    let routes = HashMap::from([("OrderCreated".to_owned(), Route::new("hopeless", handler.clone()))]);
+    let pipeline = Arc::new(pipeline(&store, Duration::from_secs(60)).handled_by(Routes::ByType(routes)));
+    let engine = Engine::new();
+    engine.start(&pipeline, WatchOptions::default());
+    let is_reported = || async {
+        pipeline
+            .health
+            .get()
+            .is_err_and(|why| why.contains("letters must not be") && why.contains("set aside"))
+    };
+    eventually(Duration::from_secs(30), "it is reported", is_reported).await;
+    let waits = "SELECT count(*) FROM outbox_event WHERE leased_by IS NULL AND retry_count = 0 \
+                 AND due_at > strftime('%Y-%m-%d %H:%M:%f', 'now', '30 seconds')";
+    let is_set_aside =
+        || async { redrive_testkit::Client::connect(&database).await.number(waits).await == 1 };
+    eventually(Duration::from_secs(30), "it waits, uncounted", is_set_aside).await;
+    assert_eq!(handler.0.load(Ordering::Relaxed), 1, "it was handled once");
+
+    client.run("DROP TRIGGER refuse").await;
+    client.run("UPDATE outbox_event SET due_at = '1970-01-01 00:00:00.000'").await;
+    pipeline.bell.ring();
+    let is_well = || async { pipeline.health.get().is_ok() && store.backlog().await.unwrap() == 0 };
+    eventually(Duration::from_secs(30), "its letter is there, and all is well", is_well).await;
+    engine.stop().await;
 }

@@ -489,6 +489,16 @@ macro_rules! dead_letter_queue {
                 Order, Outcome, Page, PipelineKind, Stats, Unavailable,
             };
 
+            impl $store {
+                /// A refusal may mean that the table is not what it was.
+                fn not_done(&self, error: $crate::error::Error) -> Unavailable {
+                    if matches!(error, $crate::error::Error::Rejected { .. }) {
+                        self.refused();
+                    }
+                    error.for_queue(&self.identity.pipeline)
+                }
+            }
+
             #[async_trait::async_trait]
             impl DeadLetterQueue for $store {
                 fn pipeline(&self) -> &str {
@@ -504,40 +514,34 @@ macro_rules! dead_letter_queue {
                 }
 
                 async fn stats(&self) -> Result<Stats, Unavailable> {
-                    let letters =
-                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
-                    letters.stats().await.map_err(|error| error.for_queue(self.pipeline()))
+                    let letters = self.dead_letters().await.map_err(|error| self.not_done(error))?;
+                    letters.stats().await.map_err(|error| self.not_done(error))
                 }
 
                 async fn groups(&self, limit: u32) -> Result<Vec<Group>, Unavailable> {
-                    let letters =
-                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
-                    letters.groups(limit).await.map_err(|error| error.for_queue(self.pipeline()))
+                    let letters = self.dead_letters().await.map_err(|error| self.not_done(error))?;
+                    letters.groups(limit).await.map_err(|error| self.not_done(error))
                 }
 
                 async fn arrivals(&self, since: jiff::Timestamp) -> Result<Vec<Arrivals>, Unavailable> {
-                    let letters =
-                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
-                    letters.arrivals(since).await.map_err(|error| error.for_queue(self.pipeline()))
+                    let letters = self.dead_letters().await.map_err(|error| self.not_done(error))?;
+                    letters.arrivals(since).await.map_err(|error| self.not_done(error))
                 }
 
                 async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Unavailable> {
-                    let letters =
-                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
+                    let letters = self.dead_letters().await.map_err(|error| self.not_done(error))?;
                     let listing = letters.list(filter, page).await;
-                    listing.map_err(|error| error.for_queue(self.pipeline()))
+                    listing.map_err(|error| self.not_done(error))
                 }
 
                 async fn get(&self, id: &str) -> Result<Option<Letter>, Unavailable> {
-                    let letters =
-                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
-                    letters.get(id).await.map_err(|error| error.for_queue(self.pipeline()))
+                    let letters = self.dead_letters().await.map_err(|error| self.not_done(error))?;
+                    letters.get(id).await.map_err(|error| self.not_done(error))
                 }
 
                 async fn count(&self, filter: &Filter) -> Result<u64, Unavailable> {
-                    let letters =
-                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
-                    letters.count(filter).await.map_err(|error| error.for_queue(self.pipeline()))
+                    let letters = self.dead_letters().await.map_err(|error| self.not_done(error))?;
+                    letters.count(filter).await.map_err(|error| self.not_done(error))
                 }
 
                 async fn ids(
@@ -546,17 +550,15 @@ macro_rules! dead_letter_queue {
                     after: Option<Cursor>,
                     limit: u32,
                 ) -> Result<Ids, Unavailable> {
-                    let letters =
-                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
+                    let letters = self.dead_letters().await.map_err(|error| self.not_done(error))?;
                     let ids = letters.ids(filter, after, limit).await;
-                    ids.map_err(|error| error.for_queue(self.pipeline()))
+                    ids.map_err(|error| self.not_done(error))
                 }
 
                 async fn redrive(&self, ids: &[String], order: &Order) -> Result<Acted, Unavailable> {
-                    let letters =
-                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
+                    let letters = self.dead_letters().await.map_err(|error| self.not_done(error))?;
                     let acted = letters.redrive(ids, order).await;
-                    acted.map_err(|error| error.for_queue(self.pipeline()))
+                    acted.map_err(|error| self.not_done(error))
                 }
 
                 async fn redrive_edited(
@@ -565,16 +567,14 @@ macro_rules! dead_letter_queue {
                     payload: &[u8],
                     order: &Order,
                 ) -> Result<Acted, Unavailable> {
-                    let letters =
-                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
+                    let letters = self.dead_letters().await.map_err(|error| self.not_done(error))?;
                     let acted = letters.redrive_edited(id, payload, order).await;
-                    acted.map_err(|error| error.for_queue(self.pipeline()))
+                    acted.map_err(|error| self.not_done(error))
                 }
 
                 async fn outcomes(&self, ids: &[String]) -> Result<Vec<Outcome>, Unavailable> {
-                    let letters =
-                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
-                    letters.outcomes(ids).await.map_err(|error| error.for_queue(self.pipeline()))
+                    let letters = self.dead_letters().await.map_err(|error| self.not_done(error))?;
+                    letters.outcomes(ids).await.map_err(|error| self.not_done(error))
                 }
 
                 async fn resolve(
@@ -583,23 +583,20 @@ macro_rules! dead_letter_queue {
                     operator: &Operator,
                     note: &str,
                 ) -> Result<Acted, Unavailable> {
-                    let letters =
-                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
+                    let letters = self.dead_letters().await.map_err(|error| self.not_done(error))?;
                     let acted = letters.resolve(ids, operator, note).await;
-                    acted.map_err(|error| error.for_queue(self.pipeline()))
+                    acted.map_err(|error| self.not_done(error))
                 }
 
                 async fn balance(&self) -> Result<redrive_core::books::Balance, Unavailable> {
-                    let letters =
-                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
-                    letters.balance().await.map_err(|error| error.for_queue(self.pipeline()))
+                    let letters = self.dead_letters().await.map_err(|error| self.not_done(error))?;
+                    letters.balance().await.map_err(|error| self.not_done(error))
                 }
 
                 async fn purge(&self, closed_before: jiff::Timestamp) -> Result<u64, Unavailable> {
-                    let letters =
-                        self.dead_letters().await.map_err(|error| error.for_queue(self.pipeline()))?;
+                    let letters = self.dead_letters().await.map_err(|error| self.not_done(error))?;
                     let purged = letters.purge(closed_before).await;
-                    purged.map_err(|error| error.for_queue(self.pipeline()))
+                    purged.map_err(|error| self.not_done(error))
                 }
             }
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redrive_core::dead_letter::PipelineKind;
-use redrive_store::{Audit, Database, Edits, Error, Letters, Operations, Pauses, Requests};
+use redrive_store::{Audit, Database, Edits, Error, Letters, Operations, Pauses, Plan, Requests};
 
 /// redrive's own tables, which the console keeps its records in.
 pub struct Records {
@@ -47,5 +47,15 @@ impl Records {
         self.pauses.migrate().await?;
         self.requests.migrate().await?;
         self.audit.migrate().await
+    }
+
+    /// What a migration would do; nothing is changed.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn plan(&self) -> Result<Plan, Error> {
+        let plan = self.intake.plan().await?.and(self.operations.plan().await?).and(self.edits.plan().await?);
+        let plan = plan.and(self.pauses.plan().await?).and(self.requests.plan().await?);
+        Ok(plan.and(self.audit.plan().await?))
     }
 }

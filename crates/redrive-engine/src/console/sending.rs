@@ -64,13 +64,22 @@ enum Next {
 pub(super) enum Trouble {
     /// A store does not answer: it is tried again.
     Away(String),
+    /// The store of a pipeline refuses, and will refuse the same again: a person must change something first.
+    Refused(String),
     /// It makes no sense to try again.
     Hopeless(String),
 }
 
 impl From<Unavailable> for Trouble {
     fn from(error: Unavailable) -> Self {
-        Self::Away(error.to_string())
+        match error.source.downcast_ref::<redrive_store::Error>() {
+            Some(source) if !source.is_unavailable() => Self::Refused(format!(
+                "the table of {} refuses it: {source}; the letters that were not sent yet are untouched: change the \
+                 table (`redrive migrate --dry-run` says how it differs), then resume",
+                error.pipeline
+            )),
+            _ => Self::Away(error.to_string()),
+        }
     }
 }
 
@@ -127,6 +136,7 @@ impl Sending {
                     pause = FIRST_PAUSE;
                 }
                 Err(Trouble::Hopeless(why)) => return self.give_up(&why).await,
+                Err(Trouble::Refused(why)) => return self.stop_refused(&why).await,
                 Err(Trouble::Away(why)) => {
                     tracing::warn!(operation = self.operation.id, error = %why, "an operation waits");
                     self.waits_for(&why).await;
@@ -340,6 +350,16 @@ impl Sending {
             self.console.write_down(&Operator::new("redrive"), "stop", &subject, done, reason).await;
         }
         Ok(Next::End)
+    }
+
+    /// A set that is not whole is never sent: that one is cancelled.
+    async fn stop_refused(&self, why: &str) {
+        let now = self.console.records.operations.get(self.operation.id).await.ok().flatten();
+        if now.is_some_and(|now| now.state == OperationState::Freezing)
+            || self.stop_itself(why).await.is_err()
+        {
+            self.give_up(why).await;
+        }
     }
 
     async fn finish(&self, now: &Operation) -> Result<Next, Trouble> {
