@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use redrive_core::dead_letter::{LetterId, Operator};
 use redrive_core::event::WorkId;
 
+use crate::adoption::Plan;
 use crate::database::Database;
 use crate::error::Error;
 use crate::insert::{Insert, Kind, OnConflict};
@@ -54,6 +55,14 @@ impl Edits {
     /// [`Error`] when the store cannot be reached or refuses.
     pub async fn migrate(&self) -> Result<(), Error> {
         schema::migrate(&self.database, &self.names, &[self.names.text(SCHEMA)]).await
+    }
+
+    /// What a migration would do; nothing is changed.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn plan(&self) -> Result<Plan, Error> {
+        schema::plan_of(&self.database, &self.names, &[self.names.text(SCHEMA)]).await
     }
 
     /// Writes an edit down, before it is made; returns its number.

@@ -14,6 +14,7 @@ use redrive_core::dead_letter::Operator;
 use redrive_core::event::{Refused, required};
 
 use crate::act::{Act, rows};
+use crate::adoption::Plan;
 use crate::database::Database;
 use crate::error::Error;
 use crate::insert::{Insert, Kind, OnConflict};
@@ -145,6 +146,10 @@ impl Index {
 
     pub(crate) async fn migrate(&self, database: &Database) -> Result<(), Error> {
         schema::migrate(database, &self.names, &[self.names.text(SCHEMA)]).await
+    }
+
+    pub(crate) async fn plan(&self, database: &Database) -> Result<Plan, Error> {
+        schema::plan_of(database, &self.names, &[self.names.text(SCHEMA)]).await
     }
 
     pub(crate) async fn places(&self, database: &Database) -> Result<Vec<Place>, Error> {

@@ -9,6 +9,7 @@ use redrive_core::history::History;
 use redrive_core::state::LetterState;
 
 use crate::act::{Act, Edit};
+use crate::adoption::Plan;
 use crate::batch::cut;
 use crate::columns::Columns;
 use crate::database::Database;
@@ -136,6 +137,18 @@ impl Letters {
             self.index.migrate(&self.database).await?;
         }
         Ok(())
+    }
+
+    /// What a migration would do; nothing is changed.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn plan(&self) -> Result<Plan, Error> {
+        let plan = schema::plan_of(&self.database, &self.names, &[self.names.text(SCHEMA)]).await?;
+        match self.kind() {
+            PipelineKind::Kafka => Ok(plan.and(self.index.plan(&self.database).await?)),
+            _ => Ok(plan),
+        }
     }
 
     /// Takes letters in, all or none; one that is here already is left as it is. Returns how many

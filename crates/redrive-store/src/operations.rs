@@ -12,6 +12,7 @@ use redrive_core::dead_letter::Operator;
 use redrive_core::event::WorkId;
 use redrive_core::failure::clean;
 
+use crate::adoption::Plan;
 use crate::database::Database;
 use crate::dialect::Dialect;
 use crate::error::Error;
@@ -217,6 +218,14 @@ impl Operations {
     /// [`Error`] when the store cannot be reached or refuses.
     pub async fn migrate(&self) -> Result<(), Error> {
         schema::migrate(&self.database, &self.names, &[self.names.text(SCHEMA)]).await
+    }
+
+    /// What a migration would do; nothing is changed.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn plan(&self) -> Result<Plan, Error> {
+        schema::plan_of(&self.database, &self.names, &[self.names.text(SCHEMA)]).await
     }
 
     /// Opens an operation, in [`OperationState::Freezing`].

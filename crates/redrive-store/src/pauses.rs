@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use redrive_core::dead_letter::Operator;
 
+use crate::adoption::Plan;
 use crate::database::Database;
 use crate::error::Error;
 use crate::insert::{Insert, Kind, OnConflict};
@@ -37,6 +38,14 @@ impl Pauses {
     /// [`Error`] when the store cannot be reached or refuses.
     pub async fn migrate(&self) -> Result<(), Error> {
         schema::migrate(&self.database, &self.names, &[self.names.text(SCHEMA)]).await
+    }
+
+    /// What a migration would do; nothing is changed.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn plan(&self) -> Result<Plan, Error> {
+        schema::plan_of(&self.database, &self.names, &[self.names.text(SCHEMA)]).await
     }
 
     /// Writes down that a pipeline is paused, or no longer.

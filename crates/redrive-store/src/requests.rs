@@ -118,7 +118,15 @@ impl Requests {
         schema::migrate(&self.database, &self.names, &[self.names.text(SCHEMA)]).await
     }
 
-    /// What [`Requests::migrate`] would do.
+    /// What a migration would do; nothing is changed.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn plan(&self) -> Result<Plan, Error> {
+        schema::plan_of(&self.database, &self.names, &[self.names.text(SCHEMA)]).await
+    }
+
+    /// As [`Requests::plan`], on this connection.
     pub(crate) async fn plan_in(&self, session: &mut Session) -> Result<Plan, Error> {
         let files = [self.names.text(SCHEMA)];
         let statements = schema::plan(session, self.database.dialect(), &self.names, &files).await?;

@@ -42,6 +42,13 @@ pub(crate) async fn carry_out(
     checked
 }
 
+/// What [`migrate`] would do.
+pub(crate) async fn plan_of(database: &Database, names: &Names, files: &[&str]) -> Result<Plan, Error> {
+    let mut session = database.session().await?;
+    let statements = plan(&mut session, database.dialect(), names, files).await?;
+    Ok(Plan { statements, problems: Vec::new() })
+}
+
 /// The statements that make what does not exist yet.
 pub(crate) async fn plan(
     session: &mut Session,

@@ -75,13 +75,21 @@ pub(crate) enum Command {
         /// Print the reference of every setting instead, as Markdown.
         #[arg(long)]
         reference: bool,
+        /// Also connect to every database and look at its tables: name what cannot be used, change nothing.
+        #[arg(long, conflicts_with = "reference")]
+        connect: bool,
     },
 
     /// Create or update the tables of every pipeline, and of the console.
     ///
     /// `serve` does so too; this is for those who separate the two. Safe to run again and at the
-    /// same time as others.
-    Migrate,
+    /// same time as others. Tables that are there are looked at first: while one of them cannot be used,
+    /// nothing is changed.
+    Migrate {
+        /// Print every statement that would be run and every problem, and change nothing.
+        #[arg(long)]
+        dry_run: bool,
+    },
 
     /// Show every pipeline: its letters, its backlog, what is wrong with it.
     Status {

@@ -17,7 +17,7 @@ const LOG: &str = "RUST_LOG";
 pub(crate) fn start(format: LogFormat, command: &Command) {
     let level = match command {
         Command::Demo { .. } => LevelFilter::ERROR,
-        Command::Serve | Command::Check { .. } | Command::Migrate => LevelFilter::INFO,
+        Command::Serve | Command::Check { .. } | Command::Migrate { .. } => LevelFilter::INFO,
         _ => LevelFilter::WARN,
     };
     let asked = std::env::var(LOG).unwrap_or_default();

@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use serde_json::Value;
+use sqlx::{Connection as _, Executor as _};
 use support::{Server, assert_failed, folder, folder_with, redrive, text};
 
 #[test]
@@ -219,4 +220,46 @@ fn migrate_exits_with_the_code_of_what_is_wrong() {
     let refused = folder_with("[jobs.mails]\ntable = \"redrive_taken.mails\"\n");
     let output = redrive(refused.path()).arg("migrate").output().unwrap();
     assert_failed(&output, 1, &["jobs mails", "refused"]);
+}
+
+/// It altered one table before it failed at the other.
+#[tokio::test]
+async fn a_dry_run_prints_every_statement_and_every_problem_and_changes_nothing() {
+    let folder = folder_with("[outbox.orders]\ndatabase = \"sqlite:app.db\"\n[jobs.mails]\n");
+    let url = format!("sqlite:{}", folder.path().join("app.db").display());
+    let options: sqlx::sqlite::SqliteConnectOptions = url.parse().unwrap();
+    let mut app = sqlx::SqliteConnection::connect_with(&options.create_if_missing(true)).await.unwrap();
+    app.execute(
+        "CREATE TABLE outbox_event (id INTEGER PRIMARY KEY, event_type TEXT, aggregate_type TEXT, aggregate_id TEXT, \
+         payload TEXT, processed BOOLEAN, processed_at TEXT, error_message TEXT, retry_count INT, created_at TEXT, \
+         updated_at TEXT)",
+    )
+    .await
+    .unwrap();
+    app.execute("CREATE TABLE outbox_event_dlq (id INTEGER PRIMARY KEY, event_type TEXT)").await.unwrap();
+    let dry = redrive(folder.path()).args(["migrate", "--dry-run"]).output().unwrap();
+    let (out, problems) = (text(&dry.stdout), text(&dry.stderr));
+    assert!(out.contains("ADD COLUMN lease") && out.contains("mails_job_queue"), "{out}");
+    for expected in ["has no column resolved", "ADD COLUMN resolved BOOLEAN", "has no column payload"] {
+        assert!(problems.contains(expected), "{expected}: {problems}");
+    }
+    assert_failed(&dry, 1, &["cannot be migrated"]);
+    let connected = redrive(folder.path()).args(["check", "--connect"]).output().unwrap();
+    assert_failed(&connected, 1, &["has no column resolved"]);
+    assert_failed(&redrive(folder.path()).arg("migrate").output().unwrap(), 1, &["has no column resolved"]);
+    let columns: i64 = sqlx::query_scalar("SELECT count(*) FROM pragma_table_info('outbox_event')")
+        .fetch_one(&mut app)
+        .await
+        .unwrap();
+    assert_eq!(columns, 11, "nothing was changed");
+    let tables: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_master WHERE name LIKE '%job_queue'")
+        .fetch_one(&mut app)
+        .await
+        .unwrap();
+    assert_eq!(tables, 0, "in no part");
+
+    app.execute("DROP TABLE outbox_event_dlq").await.unwrap();
+    assert!(redrive(folder.path()).args(["migrate"]).output().unwrap().status.success());
+    let again = redrive(folder.path()).args(["migrate", "--dry-run"]).output().unwrap();
+    assert!(again.status.success() && !text(&again.stdout).contains("ALTER"), "{}", text(&again.stdout));
 }

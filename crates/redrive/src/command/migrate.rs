@@ -3,40 +3,117 @@
 use std::io::Write as _;
 
 use redrive::config::Config;
-use redrive_store::Error;
+use redrive_store::{Error, Plan};
 
 use super::{Failure, prepare_data_dir, runtime};
-use crate::wire::Stores;
+use crate::wire::{Part, Stores};
 
-/// Migrates every part, and names each one that failed.
+/// Migrates every part, and names each one that failed. While the tables of one cannot be used, none is changed.
 pub(crate) fn run(config: &Config) -> Result<(), Failure> {
     prepare_data_dir(&config.server.data_dir)?;
     runtime()?.block_on(migrate(config))
 }
 
+/// Prints what [`run`] would do, and what is in its way; changes nothing.
+pub(crate) fn dry_run(config: &Config) -> Result<(), Failure> {
+    prepare_data_dir(&config.server.data_dir)?;
+    runtime()?.block_on(look(config, true))
+}
+
+/// Says of every part whether its database answers and its tables can be used; changes nothing.
+pub(crate) fn check(config: &Config) -> Result<(), Failure> {
+    prepare_data_dir(&config.server.data_dir)?;
+    runtime()?.block_on(look(config, false))
+}
+
 async fn migrate(config: &Config) -> Result<(), Failure> {
-    let parts = Stores::of(config).map_err(anyhow::Error::from)?.parts;
+    let parts = parts(config)?;
+    let mut unusable = Vec::new();
+    for part in &parts {
+        if let Ok(plan) = part.plan().await
+            && !plan.problems.is_empty()
+        {
+            unusable.push(Error::Unsuitable { problems: tell_problems(part, &plan)? });
+        }
+    }
+    if !unusable.is_empty() {
+        return Err(failure(&unusable, parts.len()));
+    }
     let mut failed = Vec::new();
     for part in &parts {
-        let (kind, name, place) = (part.kind(), part.name(), part.place());
-        let told = match part.prepare().await {
-            Ok(()) => writeln!(std::io::stdout(), "ok: {kind} {name} ({place})"),
+        match part.prepare().await {
+            Ok(()) => say(&format!("ok: {}", title(part)))?,
             Err(error) => {
-                let told = writeln!(std::io::stderr(), "error: {kind} {name} at {place}: {error}");
+                complain(part, &error.to_string())?;
                 failed.push(error);
-                told
             }
-        };
-        told.map_err(anyhow::Error::from)?;
+        }
     }
     if failed.is_empty() { Ok(()) } else { Err(failure(&failed, parts.len())) }
+}
+
+async fn look(config: &Config, with_statements: bool) -> Result<(), Failure> {
+    let parts = parts(config)?;
+    let mut failed = Vec::new();
+    for part in &parts {
+        let plan = match part.plan().await {
+            Ok(plan) => plan,
+            Err(error) => {
+                complain(part, &error.to_string())?;
+                failed.push(error);
+                continue;
+            }
+        };
+        if !plan.problems.is_empty() {
+            failed.push(Error::Unsuitable { problems: tell_problems(part, &plan)? });
+        }
+        match plan.statements.len() {
+            0 if plan.problems.is_empty() => say(&format!("ok: {}: nothing to change", title(part)))?,
+            0 => {}
+            _ if with_statements => {
+                say(&format!("-- {}", title(part)))?;
+                for statement in &plan.statements {
+                    say(&format!("{statement};"))?;
+                }
+            }
+            count => say(&format!(
+                "ok: {}: {count} statements to run, see redrive migrate --dry-run",
+                title(part)
+            ))?,
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(failure(&failed, parts.len())) }
+}
+
+fn parts(config: &Config) -> Result<Vec<Part>, Failure> {
+    Ok(Stores::of(config).map_err(anyhow::Error::from)?.parts)
+}
+
+fn title(part: &Part) -> String {
+    format!("{} {} ({})", part.kind(), part.name(), part.place())
+}
+
+fn tell_problems(part: &Part, plan: &Plan) -> Result<Vec<String>, Failure> {
+    for problem in &plan.problems {
+        complain(part, problem)?;
+    }
+    Ok(plan.problems.clone())
+}
+
+fn say(line: &str) -> Result<(), Failure> {
+    Ok(writeln!(std::io::stdout(), "{line}").map_err(anyhow::Error::from)?)
+}
+
+fn complain(part: &Part, what: &str) -> Result<(), Failure> {
+    let (kind, name, place) = (part.kind(), part.name(), part.place());
+    Ok(writeln!(std::io::stderr(), "error: {kind} {name} at {place}: {what}").map_err(anyhow::Error::from)?)
 }
 
 /// As every command: a store that no connection can be made to is unavailable, a table that is refused is a failure.
 fn failure(failed: &[Error], of: usize) -> Failure {
     let said = format!(
-        "{} of {of} could not be migrated, see above. Run it again once that is corrected: what is there already \
-         stays as it is",
+        "{} of {of} cannot be migrated, see above. Run it again once that is corrected: what is there already stays as \
+         it is",
         failed.len()
     );
     match failed.iter().all(Error::is_unavailable) {

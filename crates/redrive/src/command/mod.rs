@@ -61,10 +61,11 @@ impl From<anyhow::Error> for Failure {
 /// Runs the command that was asked for.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
-        Command::Check { reference: true } => Ok(check::print_reference()?),
-        Command::Check { .. } => {
+        Command::Check { reference: true, .. } => Ok(check::print_reference()?),
+        Command::Check { connect, .. } => {
             let (source, config) = configuration(args)?;
-            Ok(check::run(&source, &config)?)
+            check::run(&source, &config)?;
+            if *connect { migrate::check(&config) } else { Ok(()) }
         }
         Command::Demo { fast, keep } => {
             let (scale, tempo) =
@@ -72,7 +73,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let ending = if *keep { Ending::StayOpen } else { Ending::Close };
             Ok(runtime()?.block_on(demo::run(scale, tempo, ending))?)
         }
-        Command::Migrate => migrate::run(&configuration(args)?.1),
+        Command::Migrate { dry_run: true } => migrate::dry_run(&configuration(args)?.1),
+        Command::Migrate { dry_run: false } => migrate::run(&configuration(args)?.1),
         Command::Serve => {
             let (source, config) = configuration(args)?;
             Ok(serve::run(&source, &config)?)
@@ -118,7 +120,7 @@ async fn over_a_line(args: &Args, command: &Command) -> Result<(), Failure> {
         }
         Command::Check { .. }
         | Command::Demo { .. }
-        | Command::Migrate
+        | Command::Migrate { .. }
         | Command::Serve
         | Command::Completions { .. } => Ok(()),
     }

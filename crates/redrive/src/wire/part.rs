@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use redrive_engine::console::Records;
-use redrive_store::{Database, Error, FailedEvents, Jobs, Letters, Outbox, Target};
+use redrive_store::{Database, Error, FailedEvents, Jobs, Letters, Outbox, Plan, Target};
 
 /// A pipeline, or a database, that must be prepared and can be asked how it is.
 pub(crate) struct Part {
@@ -19,6 +19,9 @@ pub(crate) struct Part {
 #[async_trait]
 pub(super) trait Tables: Send + Sync {
     async fn migrate(&self) -> Result<(), Error>;
+
+    /// What a migration would do; nothing is changed.
+    async fn plan(&self) -> Result<Plan, Error>;
 }
 
 impl Part {
@@ -42,6 +45,11 @@ impl Part {
         self.tables.migrate().await
     }
 
+    /// What getting it ready would change.
+    pub(crate) async fn plan(&self) -> Result<Plan, Error> {
+        self.tables.plan().await
+    }
+
     /// Whether it can work right now.
     pub(crate) async fn ping(&self) -> Result<(), Error> {
         self.database.ping().await
@@ -62,8 +70,17 @@ pub(super) struct Persisted {
 #[async_trait]
 impl Tables for Persisted {
     async fn migrate(&self) -> Result<(), Error> {
+        // Both are looked at before one of them is changed.
+        let problems = self.plan().await?.problems;
+        if !problems.is_empty() {
+            return Err(Error::Unsuitable { problems });
+        }
         self.target.migrate().await?;
         self.failed.migrate().await
+    }
+
+    async fn plan(&self) -> Result<Plan, Error> {
+        Ok(self.target.plan().await?.and(self.failed.plan().await?))
     }
 }
 
@@ -73,6 +90,10 @@ macro_rules! tables {
         impl Tables for $store {
             async fn migrate(&self) -> Result<(), Error> {
                 <$store>::migrate(self).await
+            }
+
+            async fn plan(&self) -> Result<Plan, Error> {
+                <$store>::plan(self).await
             }
         })+
     };
