@@ -16,6 +16,7 @@ use redrive_core::event::WorkId;
 use redrive_core::failure::Failure;
 use redrive_core::lease::{Lease, Settlement, Work};
 use redrive_store::{Claim, Error, TakeOver};
+use tokio_util::task::TaskTracker;
 
 use crate::judge::{self, Record};
 use crate::pipeline::Pipeline;
@@ -30,16 +31,65 @@ pub enum Reported {
     Lost,
 }
 
-/// The door of a pipeline for workers elsewhere.
+/// Where workers elsewhere come for the work of a pipeline. Clones are the same.
+#[derive(Clone)]
 pub struct Remote {
     pipeline: Arc<Pipeline>,
+    tasks: TaskTracker,
 }
 
 impl Remote {
-    /// The door of this pipeline.
+    /// That of this pipeline.
     #[must_use]
-    pub const fn new(pipeline: Arc<Pipeline>) -> Self {
-        Self { pipeline }
+    pub fn new(pipeline: Arc<Pipeline>) -> Self {
+        Self { pipeline, tasks: TaskTracker::new() }
+    }
+
+    /// The claims that are under way: each is a task, since it must not be cut off in the middle.
+    #[must_use]
+    pub const fn tasks(&self) -> &TaskTracker {
+        &self.tasks
+    }
+
+    /// Waits until no claim is under way, and everything is given back that nobody received.
+    pub async fn finish(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// Gives back what was claimed for somebody who is gone; no attempt is counted. When that fails, the leases run
+    /// out.
+    pub async fn give_back(&self, claimed: Vec<(Lease, Work)>) {
+        let release = |(lease, _)| (lease, Settlement::Release { after: Duration::ZERO });
+        let mut released: Vec<_> = claimed.into_iter().map(release).collect();
+        match self.heard(self.pipeline.store.turn(&mut released, None)).await {
+            Ok(_) => self.pipeline.bell.ring(),
+            Err(error) => {
+                tracing::warn!(pipeline = %self.pipeline.name, %error, "a claim that nobody received could not be given back");
+            }
+        }
+    }
+
+    /// What is still held under these leases, which then last as long as this from now.
+    ///
+    /// # Errors
+    /// [`Error`] when the store cannot be reached.
+    pub async fn recover(
+        &self,
+        leases: &[(WorkId, i64)],
+        length: Duration,
+    ) -> Result<Vec<(Lease, Work)>, Error> {
+        let lease = |(work, fence): &(WorkId, i64)| Lease::new(*work, *fence, Timestamp::MAX);
+        let mut leases: Vec<Lease> = leases.iter().map(lease).collect();
+        let mut all: Vec<&mut Lease> = leases.iter_mut().collect();
+        let lost = self.heard(self.pipeline.store.extend(&mut all, length)).await?;
+        let mut held = Vec::new();
+        for lease in leases.into_iter().filter(|lease| !lost.contains(&lease.work())) {
+            if let Some(work) = self.heard(self.pipeline.store.recall(&lease)).await? {
+                held.push((lease, work));
+            }
+        }
+        Ok(held)
     }
 
     /// Claims work for a worker.

@@ -143,6 +143,13 @@ impl Doors {
         if door.gate.is_open() { Ok(door) } else { Err(not_ready(name)) }
     }
 
+    /// Waits until no claim is under way, and what nobody received is given back. For after the server has stopped.
+    pub async fn finish_claims(&self) {
+        for door in self.jobs.values() {
+            door.remote.finish().await;
+        }
+    }
+
     /// The persister of this name.
     pub(crate) fn persist(&self, name: &str) -> Result<&PersistDoor, Problem> {
         let door = self.persists.get(name);

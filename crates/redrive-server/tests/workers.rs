@@ -9,9 +9,13 @@ use axum::body::Body;
 use axum::http::Request;
 use redrive_core::event::WorkId;
 use redrive_core::state::JobState;
-use redrive_testkit::Client;
+use redrive_engine::console::Records;
+use redrive_server::Gate;
+use redrive_store::Database;
+use redrive_testkit::{Client, TestDatabase};
 use serde_json::{Value, json};
 use support::{Answer, Stand};
+use tower::ServiceExt as _;
 
 const JOBS: &str = "/api/v1/jobs/mails";
 
@@ -230,6 +234,87 @@ async fn a_long_poll_gets_a_job_as_soon_as_there_is_one() {
     let (jobs, ()) = tokio::join!(waiting, adding);
     assert_eq!(jobs.len(), 1);
     assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+fn claim_request(key: Option<&str>, body: &Value) -> Request<Body> {
+    let request = Request::post(format!("{JOBS}/claim")).header("content-type", "application/json");
+    let request = key.into_iter().fold(request, |request, key| request.header("idempotency-key", key));
+    request.body(Body::from(body.to_string())).unwrap()
+}
+
+/// The claim was written down all the same: the job was leased to nobody, and that counted as an attempt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_claimed_for_a_client_that_hung_up_is_given_back_uncounted() {
+    given_back(redrive_testkit::sqlite(), "BEGIN IMMEDIATE").await;
+    let Some(database) = redrive_testkit::postgres(file!()).await else { return };
+    given_back(database, "BEGIN; LOCK TABLE mails_job_queue IN ACCESS EXCLUSIVE MODE").await;
+}
+
+async fn given_back(database: TestDatabase, lock: &str) {
+    let stand = Stand::without_tables(&Gate::default(), database);
+    stand.jobs.migrate().await.unwrap();
+    Records::of(&Database::open(&stand.database.url).unwrap()).migrate().await.unwrap();
+    // From now on the connection knows the statement: it is sent in one piece.
+    assert!(claim(&stand, json!({})).await.is_empty());
+    enqueue(&stand, json!({"subject": "7"})).await;
+    let mut other = Client::connect(&stand.database).await;
+    for key in [None, Some("k1")] {
+        other.run(lock).await;
+        let wish = json!({"worker": "gone", "wait": "20s"});
+        let claiming = stand.router.clone().oneshot(claim_request(key, &wish));
+        // It waits for the lock when its client hangs up, and is carried out afterwards.
+        assert!(tokio::time::timeout(Duration::from_millis(500), claiming).await.is_err());
+        other.run("COMMIT").await;
+        let jobs = claim(&stand, json!({"wait": "10s", "worker": "here"})).await;
+        assert_eq!(jobs.len(), 1, "it was given back");
+        assert_eq!(jobs[0]["attempt"], 1, "and no attempt was counted");
+        let again = json!({"lease": jobs[0]["lease"], "error": "again"});
+        assert_eq!(report(&stand, 1, "fail", again).await.status, 204);
+        other.run("UPDATE mails_job_queue SET retry_count = 0").await;
+    }
+}
+
+#[tokio::test]
+async fn a_claim_that_is_repeated_with_its_key_gets_the_same_jobs_under_the_same_leases() {
+    let stand = Stand::new().await;
+    enqueue(&stand, json!([{"subject": "1"}, {"subject": "2"}, {"subject": "3"}])).await;
+    let wish = json!({"worker": "w1", "limit": 2, "lease": "30s"});
+    let held = |answer: Answer| {
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let jobs = answer.json["jobs"].as_array().unwrap().clone();
+        jobs.iter().map(|job| (job["id"].clone(), job["lease"].clone())).collect::<Vec<_>>()
+    };
+    let first = stand.ask(claim_request(Some("k1"), &wish)).await;
+    let subjects = first.json["jobs"][0]["subject"].clone();
+    let first = held(first);
+    assert_eq!(first.len(), 2);
+    let again = stand.ask(claim_request(Some("k1"), &wish)).await;
+    assert_eq!(again.json["jobs"][0]["subject"], subjects);
+    assert_eq!(held(again), first);
+    assert_eq!(
+        held(stand.ask(claim_request(Some("k2"), &wish)).await).len(),
+        1,
+        "another key, another claim"
+    );
+
+    // What is not held any more is not handed out again.
+    let lease = json!({"lease": first[0].1});
+    assert_eq!(report(&stand, first[0].0.as_i64().unwrap(), "complete", lease).await.status, 204);
+    assert_eq!(held(stand.ask(claim_request(Some("k1"), &wish)).await), first[1..]);
+
+    let other = stand.ask(claim_request(Some("k1"), &json!({"worker": "w1", "limit": 3}))).await;
+    other.assert_refused(None, "Idempotency-Key", "something else");
+}
+
+#[tokio::test]
+async fn a_claim_with_a_key_that_found_nothing_may_find_something_when_it_is_repeated() {
+    let stand = Stand::new().await;
+    let ask = async || {
+        stand.ask(claim_request(Some("k1"), &json!({}))).await.json["jobs"].as_array().unwrap().len()
+    };
+    assert_eq!(ask().await, 0);
+    enqueue(&stand, json!({"subject": "1"})).await;
+    assert_eq!(ask().await, 1);
 }
 
 #[tokio::test]

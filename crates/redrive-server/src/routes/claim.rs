@@ -9,14 +9,13 @@ use axum::extract::{Path, Request, State};
 use jiff::Timestamp;
 use redrive_core::event::WorkId;
 use redrive_core::lease::{Lease, Work};
-use redrive_engine::Remote;
-use redrive_store::Error;
+use redrive_engine::console::Console;
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
-use super::trouble::trouble;
+use super::claiming::{Claiming, Once, Wish};
+use crate::caller::{RequestKey, Who};
 use crate::payload::PayloadOut;
 use crate::span::Span;
 use crate::{Doors, Problem, body, duration};
@@ -24,9 +23,6 @@ use crate::{Doors, Problem, body, duration};
 const MAX_LIMIT: u32 = 1_000;
 const MAX_WAIT: Duration = Duration::from_secs(60);
 const LEASES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
-/// A long poll looks this often whether the server is about to stop. It is never cut off in the middle
-/// of a claim: what it had claimed would be blocked until the lease runs out.
-const SLICE: Duration = Duration::from_secs(1);
 
 /// What a worker asks for.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -38,14 +34,6 @@ struct ClaimIn {
     limit: Option<u32>,
     lease: Option<Span>,
     wait: Option<Span>,
-}
-
-/// What a worker asks for, checked.
-struct Wish {
-    worker: String,
-    limit: u32,
-    lease: Duration,
-    wait: Duration,
 }
 
 /// What a worker gets.
@@ -70,39 +58,30 @@ struct Job {
     created_at: Timestamp,
 }
 
-/// A worker asks for jobs, and may wait for some.
-#[utoipa::path(post, path = "/jobs/{name}/claim", tag = "workers", params(("name" = String, Path, description = "The pipeline.")),
+/// A worker asks for jobs, and may wait for some. With an `Idempotency-Key` the same request again gets the same jobs
+/// under the same leases, as far as it still holds them.
+#[utoipa::path(post, path = "/jobs/{name}/claim", tag = "workers",
+    params(("name" = String, Path, description = "The pipeline."),
+        ("Idempotency-Key" = Option<String>, Header, description = "What makes several claims one: send it again when an answer did not arrive.", pattern = "^[!-~]{1,140}$")),
     request_body = ClaimIn, responses((status = 200, body = Claimed)))]
 pub(super) async fn claim(
     State(doors): State<Arc<Doors>>,
+    State(console): State<Arc<Console>>,
     State(stop): State<CancellationToken>,
     Path(name): Path<String>,
+    Who(operator): Who,
+    RequestKey(key): RequestKey,
     request: Request,
 ) -> Result<Json<Claimed>, Problem> {
     let door = doors.jobs(&name)?;
     let asked = body::one::<ClaimIn>(request).await?;
     let wish = asked.check(door.pipeline.pace.lease)?;
-    let claimed = wait_for(&door.remote, &wish, &stop).await.map_err(|error| trouble(&name, &error))?;
+    let once = key.map(|key| Once { console, key: redrive_store::RequestKey { operator, key } });
+    let claimed = Claiming { pipeline: name, remote: door.remote.clone(), wish, once, stop }.run().await?;
     let limit = door.pipeline.policy.attempts();
     Ok(Json(Claimed {
         jobs: claimed.into_iter().map(|(lease, work)| Job::new(&lease, work, limit)).collect(),
     }))
-}
-
-async fn wait_for(
-    remote: &Remote,
-    wish: &Wish,
-    stop: &CancellationToken,
-) -> Result<Vec<(Lease, Work)>, Error> {
-    let deadline = Instant::now() + wish.wait;
-    loop {
-        let patience = deadline.saturating_duration_since(Instant::now());
-        let slice = patience.min(SLICE);
-        let claimed = remote.claim_patiently(&wish.worker, wish.limit, wish.lease, slice).await?;
-        if !claimed.is_empty() || slice == patience || stop.is_cancelled() {
-            return Ok(claimed);
-        }
-    }
 }
 
 /// How long a worker may hold a job: a second to an hour, or the pipeline's own lease.

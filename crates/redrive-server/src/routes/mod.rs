@@ -42,7 +42,9 @@
 //! # Workers in any language
 //! - `POST /jobs/{name}/claim` `{"worker": "w1", "limit": 10, "lease": "30s", "wait": "20s"}`; all of it may
 //!   be left out: `{}`. `limit` is 1 to 1000 (1), `lease` one second to an hour (the
-//!   pipeline's), `wait` up to a minute (none): how long to wait for a job when there is none. Answer: 200
+//!   pipeline's), `wait` up to a minute (none): how long to wait for a job when there is none; keep it below your client's time-out. What is claimed
+//!   for a client that has hung up is given back, and no attempt is counted. With an `Idempotency-Key` the same request
+//!   again gets the same jobs under the same leases, extended, as far as they are still held. Answer: 200
 //!   ```json
 //!   {"jobs": [{"id": 1, "lease": "1", "until": "2025-10-21T07:28:00Z", "subject": "7", "payload": "…",
 //!              "attempt": 1, "max_retries": 3, "created_at": "2025-10-21T07:27:30Z"}]}
@@ -118,6 +120,7 @@ mod batch;
 mod books;
 mod canary;
 mod claim;
+mod claiming;
 mod dead_letters;
 mod failure;
 mod filter;

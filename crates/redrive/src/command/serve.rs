@@ -163,6 +163,9 @@ fn instance(server: &ServerConfig) -> String {
     format!("{host} {} {}", server.listen, folder.display())
 }
 
+/// How long claims that are under way at the stop may take to end.
+const LAST_CLAIMS: Duration = Duration::from_secs(1);
+
 /// Answers until the stop; a server that fails stops everything.
 async fn answer(
     listener: TcpListener,
@@ -170,9 +173,14 @@ async fn answer(
     server: &ServerConfig,
     stop: &CancellationToken,
 ) -> Result<(), redrive_server::Error> {
+    let doors = Arc::clone(&site.doors);
     let router = router(site, Limits { body: server.max_body.as_len() });
     let served = redrive_server::serve(listener, router, stop.clone(), server.shutdown_deadline).await;
     stop.cancel();
+    // A store that does not answer now holds up no stop: leases run out.
+    if tokio::time::timeout(LAST_CLAIMS, doors.finish_claims()).await.is_err() {
+        tracing::warn!("stopped while a claim was under way: its leases run out");
+    }
     served
 }
 
