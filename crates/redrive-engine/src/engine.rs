@@ -12,6 +12,7 @@ use crate::auto_redrive::{self, Rule};
 use crate::persist::{Persistent, Persister};
 use crate::pipeline::Pipeline;
 use crate::routes::Routes;
+use crate::trial::{CrashIsolation, Suspicion};
 use crate::watch::{self, WatchOptions};
 use crate::worker::Worker;
 
@@ -26,6 +27,8 @@ const REPLACE_AFTER: Duration = Duration::from_secs(1);
 pub struct Engine {
     tasks: TaskTracker,
     stop: CancellationToken,
+    /// One for all its pipelines: an event that kills its worker kills the process.
+    isolation: CrashIsolation,
 }
 
 impl Engine {
@@ -39,11 +42,12 @@ impl Engine {
     /// for new work, so that nobody waits for the next poll.
     pub fn start(&self, pipeline: &Arc<Pipeline>, watch: WatchOptions) {
         if let Some(routes) = &pipeline.routes {
+            let isolation = (self.isolation.clone(), Arc::new(Suspicion::new(pipeline.pace.lease)));
             for number in 1..=pipeline.pace.workers.max(1) {
                 let name = worker_name(&pipeline.name, number);
                 let (pipeline, routes, stop) =
                     (Arc::clone(pipeline), routes.clone(), self.stop.child_token());
-                self.tasks.spawn(keep_working(pipeline, routes, name, stop));
+                self.tasks.spawn(keep_working(pipeline, routes, name, isolation.clone(), stop));
             }
         }
         self.listen(pipeline);
@@ -112,9 +116,16 @@ impl Engine {
 
 /// A worker, and another one in its place when a defect has ended it: what it had in hand is taken over when its
 /// leases run out.
-async fn keep_working(pipeline: Arc<Pipeline>, routes: Routes, name: String, stop: CancellationToken) {
+async fn keep_working(
+    pipeline: Arc<Pipeline>,
+    routes: Routes,
+    name: String,
+    isolation: (CrashIsolation, Arc<Suspicion>),
+    stop: CancellationToken,
+) {
     loop {
-        let worker = Worker::new(Arc::clone(&pipeline), routes.clone(), name.clone(), stop.clone());
+        let (pipeline, routes, isolation) = (Arc::clone(&pipeline), routes.clone(), isolation.clone());
+        let worker = Worker::new(Arc::clone(&pipeline), routes, name.clone(), isolation, stop.clone());
         // Dropped, it ends with this task.
         let mut working = JoinSet::new();
         working.spawn(worker.run());

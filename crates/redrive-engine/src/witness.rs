@@ -142,6 +142,13 @@ impl Witness {
         }
     }
 
+    /// Claims have waited this long for an event of this process that was tried alone.
+    pub(crate) fn claims_paused(&self, paused: Duration) {
+        let labels = [("pipeline", self.pipeline.name.clone())];
+        let millis = u64::try_from(paused.as_millis()).unwrap_or(u64::MAX);
+        counter!("redrive_claims_paused_milliseconds_total", &labels).increment(millis);
+    }
+
     /// What was decided about this work will never be durable.
     pub(crate) fn forget(&mut self, work: WorkId) {
         self.pending.retain(|pending| pending.work != work);

@@ -31,7 +31,7 @@ use crate::leases::{self, HeldLeases};
 use crate::pipeline::Pipeline;
 use crate::routes::{Route, Routes};
 use crate::slots::{Outcome, Slots, Task};
-use crate::trial::{self, Seat, Sorting};
+use crate::trial::{CrashIsolation, Seat, Sorting, Suspicion};
 use crate::witness::{About, Witness};
 
 use heartbeat::{Beat, Heartbeat};
@@ -50,6 +50,11 @@ pub(crate) struct Worker {
     stop: CancellationToken,
     slots: Slots,
     witness: Witness,
+    /// Where events are tried that may kill this process, and whether claims wait for that.
+    isolation: CrashIsolation,
+    suspicion: Arc<Suspicion>,
+    /// Since when claims wait for that, although there is room.
+    paused_since: Option<Instant>,
     /// What was claimed and not settled yet.
     hand: HashMap<WorkId, Held>,
     /// The leases of that, and of what is judged.
@@ -79,6 +84,7 @@ impl Worker {
         pipeline: Arc<Pipeline>,
         routes: Routes,
         name: String,
+        (isolation, suspicion): (CrashIsolation, Arc<Suspicion>),
         stop: CancellationToken,
     ) -> Self {
         let leases = HeldLeases::new();
@@ -93,6 +99,9 @@ impl Worker {
             stop,
             slots,
             witness,
+            isolation,
+            suspicion,
+            paused_since: None,
             hand: HashMap::new(),
             leases,
             heartbeat,
@@ -121,7 +130,21 @@ impl Worker {
     }
 
     fn may_claim(&self) -> bool {
-        !self.pipeline.switch.is_paused() && !trial::is_hushed()
+        !self.pipeline.switch.is_paused() && !self.is_hushed()
+    }
+
+    /// Whether claims wait for an event that is tried alone.
+    fn is_hushed(&self) -> bool {
+        self.suspicion.is_due() && self.isolation.is_hushed()
+    }
+
+    /// Counts how long claims have waited for that.
+    fn count_pause(&mut self) {
+        if self.is_hushed() && self.agenda.is_hungry() && self.room() > 0 {
+            self.paused_since.get_or_insert_with(Instant::now);
+        } else if let Some(since) = self.paused_since.take() {
+            self.witness.claims_paused(since.elapsed());
+        }
     }
 
     fn room(&self) -> u32 {
@@ -131,6 +154,7 @@ impl Worker {
 
     /// Waits until there is something to do: an outcome, the bell, a due time, a heartbeat.
     async fn wait(&mut self) {
+        self.count_pause();
         if !self.wants_a_turn() {
             tokio::select! {
                 () = self.stop.cancelled() => {}
@@ -138,8 +162,8 @@ impl Worker {
                 () = self.pipeline.bell.rung(), if !self.agenda.is_hungry() => self.agenda.hurry(),
                 () = sleep_until(self.agenda.next_look()), if !self.agenda.is_hungry() => self.agenda.hurry(),
                 () = self.pipeline.switch.turned(), if self.pipeline.switch.is_paused() => self.agenda.hurry(),
-                () = trial::hush_over(), if trial::is_hushed() => {}
-                () = trial::alone(), if self.on_trial.is_some() => self.start_trial(),
+                () = self.isolation.hush_over(), if self.isolation.is_hushed() => {}
+                () = self.isolation.alone(), if self.on_trial.is_some() => self.start_trial(),
                 beat = self.heartbeat.next() => self.note_all(beat),
             }
         }
@@ -242,8 +266,9 @@ impl Worker {
         if limit == 0 || self.stop.is_cancelled() || !self.may_claim() {
             return None;
         }
-        if self.sorting.is_none() {
-            self.sorting = Some(Sorting::begin()?);
+        // Where nothing was ever interrupted, nothing would lose its last attempt beside the one that is tried.
+        if self.sorting.is_none() && self.suspicion.is_due() {
+            self.sorting = Some(self.isolation.begin_claim()?);
         }
         Some(Claim {
             worker: self.name.clone(),

@@ -1,4 +1,4 @@
-//! An event that may kill its process is tried alone. In a binary of its own: the trial is the process's.
+//! An event that may kill its process is tried alone.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::sync::{Arc, Mutex};
@@ -32,6 +32,67 @@ impl Handler for Court {
         }
         vec![Ok(()); batch.len()]
     }
+}
+
+struct Healthy(tokio::sync::mpsc::UnboundedSender<String>);
+
+#[async_trait]
+impl Handler for Healthy {
+    async fn handle(&self, batch: &[Event]) -> Vec<Result<(), Failure>> {
+        for event in batch {
+            self.0.send(event.key.clone()).ok();
+        }
+        vec![Ok(()); batch.len()]
+    }
+}
+
+async fn queue(database: &redrive_testkit::TestDatabase, name: &str) -> Arc<Jobs> {
+    let jobs = Jobs::new(Database::connect(&database.url).await.unwrap(), JobsOptions::new(name)).unwrap();
+    jobs.migrate().await.unwrap();
+    Arc::new(jobs)
+}
+
+fn pipeline(name: &str, jobs: &Arc<Jobs>, handler: Arc<dyn Handler>, lease: Duration) -> Arc<Pipeline> {
+    let backoff = Backoff::new(Duration::from_millis(1), 1.0, Duration::from_millis(1)).unwrap();
+    let pipeline =
+        Pipeline::new(name, PipelineKind::Jobs, jobs.clone(), jobs.clone(), Policy::new(2, backoff))
+            .handled_by(Routes::All(Route::new("handler", handler)))
+            .at(Pace { poll_interval: Duration::from_millis(10), lease, ..Pace::default() });
+    Arc::new(pipeline)
+}
+
+/// Every pipeline of the process stood still for up to two seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pipeline_whose_work_was_never_interrupted_goes_on_during_a_trial_elsewhere() {
+    let lease = Duration::from_millis(300);
+    let database = redrive_testkit::sqlite();
+    let (healthy, deadly) = (queue(&database, "healthy").await, queue(&database, "deadly").await);
+    let engine = Engine::new();
+    let (handled, mut signals) = tokio::sync::mpsc::unbounded_channel();
+    let neighbour = pipeline("healthy", &healthy, Arc::new(Healthy(handled)), lease);
+    engine.start(&neighbour, WatchOptions::default());
+    // From then on nothing can come up that an earlier process left behind.
+    tokio::time::sleep(lease * 2).await;
+
+    deadly.enqueue(vec![NewJob { max_retries: Some(2), ..NewJob::new("suspect", "{}") }]).await.unwrap();
+    let lost = Claim {
+        worker: "dead".into(),
+        limit: 1,
+        lease: Duration::from_millis(1),
+        take_over: TakeOver::Never,
+    };
+    assert_eq!(deadly.turn(&mut Vec::new(), Some(&lost)).await.unwrap().claimed.len(), 1);
+    let court = Arc::new(Court { seen: Mutex::default(), verdict: Semaphore::new(0) });
+    engine
+        .start(&pipeline("deadly", &deadly, court.clone(), Duration::from_secs(20)), WatchOptions::default());
+    let tried = async || court.seen.lock().unwrap().len() == 1;
+    redrive_testkit::eventually(Duration::from_secs(20), "the suspect is tried", tried).await;
+    let begun = std::time::Instant::now();
+    healthy.enqueue(vec![NewJob::new("1", "{}")]).await.unwrap();
+    assert_eq!(signals.recv().await.unwrap(), "1");
+    assert!(begun.elapsed() < Duration::from_millis(1_500), "it waited for the end of the pause");
+    court.verdict.add_permits(1);
+    engine.stop().await;
 }
 
 /// Whatever was claimed beside it would have died with it, and its last attempt would have been gone.

@@ -80,6 +80,10 @@ fn describe() {
         "redrive_handler_down",
         "Whether a handler is down, so that its events wait and probes ask for it: 1, or 0 while it answers."
     );
+    describe_counter!(
+        "redrive_claims_paused_milliseconds_total",
+        "How long claims of a pipeline waited while an event that may kill the process was tried alone."
+    );
     describe_gauge!("redrive_kafka_lag", "Records of a topic that are not consumed yet.");
     describe_gauge!(
         "redrive_kafka_spooled",

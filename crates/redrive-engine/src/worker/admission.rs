@@ -12,7 +12,7 @@ use crate::breaker::Admission;
 use crate::judge::{self, Record};
 use crate::routes::Route;
 use crate::slots::Task;
-use crate::trial::{self, Seat};
+use crate::trial::Seat;
 use crate::witness::About;
 
 /// How long an event that must be tried alone waits while another one is.
@@ -43,7 +43,7 @@ impl Worker {
 
     /// Tries what is on trial, once nobody in this process would die beside it who need not.
     pub(super) fn start_trial(&mut self) {
-        if self.on_trial.is_none() || !trial::is_alone() {
+        if self.on_trial.is_none() || !self.isolation.is_alone() {
             return;
         }
         let held = |task: &Task| task.events.iter().all(|event| self.hand.contains_key(&event.id));
@@ -63,6 +63,7 @@ impl Worker {
         let interrupted = work.interrupted;
         let (event, record) = Record::split(work);
         if interrupted {
+            self.suspicion.confirm();
             self.fail(lease, event, record, Failure::interrupted());
             return None;
         }
@@ -74,7 +75,10 @@ impl Worker {
             }
         };
         let on_trial = judge::is_on_trial(&self.pipeline.policy, &record);
-        let seat = on_trial.then(trial::enter).flatten();
+        if on_trial {
+            self.suspicion.confirm();
+        }
+        let seat = on_trial.then(|| self.isolation.enter()).flatten();
         if on_trial && seat.is_none() {
             self.put_off(lease, event, &record, TRIAL_PAUSE);
             return None;
