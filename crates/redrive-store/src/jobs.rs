@@ -185,6 +185,7 @@ impl Jobs {
         check_name("subject column", &options.subject_column)?;
         let names = Names::new(database.dialect())
             .with_table("table", "table_name", &options.table)
+            .with("notify", &format!("{}_notify", options.table))
             .with("letters", &options.table)
             .with("letter_id", "job_id")
             .with("id", "job_id")
@@ -199,7 +200,7 @@ impl Jobs {
             .with_sql("attempt_limit", "COALESCE(t.max_retries, {default_limit})");
         Ok(Self {
             identity: Identity::new(&database, &options.pipeline, PipelineKind::Jobs, true),
-            requests: Requests::new(database.clone()),
+            requests: Requests::beside(database.clone(), &options.table),
             statements: Bound::default(),
             options,
             names,

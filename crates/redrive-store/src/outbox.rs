@@ -188,6 +188,7 @@ impl Outbox {
         check_name("dead-letter table", &options.letters_table)?;
         let names = Names::new(database.dialect())
             .with_table("table", "table_name", &options.table)
+            .with("notify", &format!("{}_notify", options.table))
             .with_table("letters", "letters_name", &options.letters_table)
             .with("letter_id", "id")
             .with("id", "id")
@@ -196,7 +197,7 @@ impl Outbox {
         let is_parallel = options.ordering == Ordering::None;
         Ok(Self {
             identity: Identity::new(&database, &options.pipeline, PipelineKind::Outbox, is_parallel),
-            requests: Requests::new(database.clone()),
+            requests: Requests::beside(database.clone(), &options.table),
             statements: Bound::default(),
             options,
             names,

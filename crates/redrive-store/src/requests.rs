@@ -71,6 +71,7 @@ pub struct Requests {
     asked: AtomicU64,
 }
 
+const TABLE: &str = "redrive_request";
 const SCHEMA: Sql = sql!(each "console/requests.sql");
 const COLUMNS: [(&str, Kind); 4] =
     [("scope", Kind::Text), ("operator", Kind::Text), ("request_key", Kind::Text), ("digest", Kind::Text)];
@@ -86,8 +87,20 @@ impl Requests {
     /// The ledger of this database. Nothing is asked of it yet.
     #[must_use]
     pub fn new(database: Database) -> Self {
+        Self::in_table(database, TABLE)
+    }
+
+    /// The ledger in the schema of this table: whoever may use the one needs no rights elsewhere.
+    pub(crate) fn beside(database: Database, table: &str) -> Self {
+        match table.rsplit_once('.') {
+            Some((schema, _)) => Self::in_table(database, &format!("{schema}.{TABLE}")),
+            None => Self::new(database),
+        }
+    }
+
+    fn in_table(database: Database, table: &str) -> Self {
         let dialect = database.dialect();
-        let names = Names::new(dialect).with("table", "redrive_request");
+        let names = Names::new(dialect).with("table", table);
         let statement = |text: &str| Statement::new(dialect, &names.fill(text));
         let forget = names
             .clone()

@@ -8,6 +8,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::adoption::Plan;
+use crate::catalog::split;
 use crate::database::Database;
 use crate::dialect::Dialect;
 use crate::error::Error;
@@ -257,7 +258,8 @@ impl Present {
                 Ok(self.of(session, triggers(self.dialect), table).await?.contains(trigger))
             }
             Addition::Function { function } => {
-                Ok(self.of(session, FUNCTIONS, function).await?.contains(function))
+                let (_, name) = split(function);
+                Ok(self.of(session, FUNCTIONS, function).await?.contains(&name))
             }
             Addition::Other => Ok(false),
         }
@@ -272,10 +274,7 @@ impl Present {
         let key = (query, table.to_owned());
         if !self.names.contains_key(&key) {
             // A table with a schema before the dot is looked up there, others in the current one.
-            let (schema, name) = match table.split_once('.') {
-                Some((schema, name)) => (Some(schema.to_owned()), name.to_owned()),
-                None => (None, table.to_owned()),
-            };
+            let (schema, name) = split(table);
             let values = match self.dialect {
                 Dialect::Sqlite => vec![Value::Text(name)],
                 Dialect::Postgres | Dialect::MySql => vec![Value::Text(name), Value::OptText(schema)],
@@ -329,9 +328,12 @@ const POSTGRES_TRIGGERS: &str = "SELECT g.tgname::text FROM pg_trigger AS g JOIN
      JOIN pg_namespace AS n ON n.oid = c.relnamespace \
      WHERE c.relname = $1 AND n.nspname = COALESCE($2, current_schema())";
 
-/// Only Postgres has functions of ours.
+/// Only Postgres has functions of ours: in the schema of their table, or wherever its trigger has one.
 const FUNCTIONS: &str = "SELECT p.proname::text FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace \
-     WHERE p.proname = $1 AND n.nspname = COALESCE($2, current_schema())";
+     WHERE p.proname = $1 AND (n.nspname = COALESCE($2, current_schema()) OR EXISTS ( \
+         SELECT 1 FROM pg_trigger AS g JOIN pg_class AS c ON c.oid = g.tgrelid \
+         JOIN pg_namespace AS t ON t.oid = c.relnamespace \
+         WHERE g.tgfoid = p.oid AND t.nspname = COALESCE($2, current_schema())))";
 
 #[cfg(test)]
 mod tests {

@@ -669,3 +669,89 @@ async fn a_duplicate_in_the_applications_transaction_leaves_it_usable() {
         assert_eq!(jobs.backlog().await.unwrap(), 1);
     }
 }
+
+/// The address of the same database for another user, who has no password.
+fn as_user(database: &TestDatabase, user: &str) -> String {
+    let (scheme, rest) = database.url.split_once("://").unwrap();
+    let (_, place) = rest.split_once('@').unwrap();
+    format!("{scheme}://{user}@{place}")
+}
+
+/// A role without CREATE needed a grant on `public.redrive_request`, which nothing said, although its tables were
+/// elsewhere.
+#[tokio::test]
+async fn the_documented_grants_are_enough_once_the_tables_are_there() {
+    for database in testkit::servers(file!()).await {
+        let mut client = Client::connect(&database).await;
+        let user = format!("u_{}", &database.url[database.url.len() - 12..]);
+        let schema = match database.backend {
+            Backend::MySql => client.column("SELECT DATABASE()").await.remove(0),
+            _ => "shop".to_owned(),
+        };
+        let outbox = OutboxOptions {
+            table: format!("{schema}.outbox_event"),
+            letters_table: format!("{schema}.outbox_event_dlq"),
+            ..OutboxOptions::new("orders")
+        };
+        let mails = JobsOptions { table: format!("{schema}.mails_job_queue"), ..JobsOptions::new("mails") };
+        let failed = FailedEventsOptions {
+            table: format!("{schema}.failed_events"),
+            ..FailedEventsOptions::new("urls")
+        };
+        let target = TargetOptions { table: format!("{schema}.urls"), ..TargetOptions::new("urls") };
+        if database.backend == Backend::Postgres {
+            client.run("CREATE SCHEMA shop").await;
+            client.run("REVOKE ALL ON SCHEMA public FROM PUBLIC").await;
+        }
+        let owner = common::open(&database).await;
+        common::outbox(&database, outbox.clone()).await;
+        common::jobs(&database, mails.clone()).await;
+        FailedEvents::new(owner.clone(), failed.clone()).unwrap().migrate().await.unwrap();
+        Target::new(owner, &target).unwrap().migrate().await.unwrap();
+        let host = if database.backend == Backend::MySql { "@'127.0.0.1'" } else { "" };
+        match database.backend {
+            Backend::MySql => client.run(&format!("CREATE USER {user}{host}")).await,
+            _ => {
+                client.run(&format!("CREATE ROLE {user} LOGIN")).await;
+                client.run(&format!("GRANT USAGE ON SCHEMA shop TO {user}")).await;
+            }
+        }
+        for table in [
+            "outbox_event",
+            "outbox_event_dlq",
+            "mails_job_queue",
+            "redrive_request",
+            "failed_events",
+            "urls",
+        ] {
+            let rights = if table == "urls" { "SELECT, INSERT" } else { "SELECT, INSERT, UPDATE, DELETE" };
+            client.run(&format!("GRANT {rights} ON {schema}.{table} TO {user}{host}")).await;
+        }
+
+        let limited = redrive_store::Database::connect(&as_user(&database, &user)).await.unwrap();
+        let outbox = Outbox::new(limited.clone(), outbox).unwrap();
+        outbox
+            .migrate()
+            .await
+            .unwrap_or_else(|error| panic!("{:?}: nothing to change: {error}", database.backend));
+        let key = redrive_store::RequestKey { operator: common::operator(), key: "k".into() };
+        outbox.append_once(&[event("a")], &key).await.unwrap();
+        settle(&outbox, dead(vec![take_one(&outbox).await], &timeout())).await;
+        let letters = outbox.ids(&Filter::default(), None, 10).await.unwrap().ids;
+        assert_eq!(outbox.redrive(&letters, &order()).await.unwrap().done.len(), 1, "{:?}", database.backend);
+        settle(&outbox, done(vec![take_one(&outbox).await])).await;
+        let jobs = Jobs::new(limited.clone(), mails).unwrap();
+        jobs.migrate().await.unwrap();
+        jobs.enqueue(vec![NewJob::new("a", "{}")]).await.unwrap();
+        settle(&jobs, dead(vec![take_one(&jobs).await], &timeout())).await;
+        let failed = FailedEvents::new(limited.clone(), failed).unwrap();
+        failed.migrate().await.unwrap();
+        let now = jiff::Timestamp::now();
+        failed.append(&[FailedEvent::new("k", "v", now, now, timeout())]).await.unwrap();
+        settle(&failed, done(vec![take_one(&failed).await])).await;
+        let target = Target::new(limited, &target).unwrap();
+        target.migrate().await.unwrap();
+        let record = Record { key: "k".into(), payload: "v".into(), created_at: now };
+        assert!(target.save(&[record]).await.unwrap().is_empty());
+    }
+}
