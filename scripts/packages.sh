@@ -20,6 +20,7 @@ ensure_build_packages() {
 ensure_server_packages() {
     postgres_found || install_packages postgresql
     mariadb_found || install_packages mariadb-server-core mariadb-client-core
+    pgbouncer_found || install_packages pgbouncer
     have java || install_packages default-jre-headless
     kafka_cached || have mvn || install_packages maven
 }

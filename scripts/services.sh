@@ -12,7 +12,7 @@
 #
 # They run with $home, the server's folder, and $port set (`enter`).
 
-servers=(postgres mariadb kafka)
+servers=(postgres mariadb kafka pgbouncer pgbouncer_session)
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 # Postgres and MariaDB refuse to run as root.
@@ -209,6 +209,78 @@ kafka_address() {
 kafka_signal() {
     echo TERM
 }
+
+# --- PgBouncer: before the Postgres above, for every database of it --------------------
+#
+# `pgbouncer` is in transaction mode, with fewer connections than clients, and ignores the
+# settings that a client begins with; `pgbouncer_session` is in session mode and refuses them.
+
+pgbouncer_found() {
+    have pgbouncer
+}
+
+pgbouncer_obtain() {
+    if ! postgres_found; then
+        echo 'there is no Postgres to put it before'
+    elif ! pgbouncer_found; then
+        echo 'the package pgbouncer could not be installed'
+    else
+        return 0
+    fi
+    return 1
+}
+
+pgbouncer_create() {
+    pgbouncer_configure 'pool_mode = transaction' 'default_pool_size = 5' \
+        'ignore_startup_parameters = extra_float_digits,options'
+}
+
+pgbouncer_configure() { # LINE...
+    local postgres
+    postgres=$(cat "$REDRIVE_TEST_SERVICES/postgres/port")
+    echo '"redrive" ""' >"$home/users"
+    cat >"$home/pgbouncer.ini" <<CONF
+[databases]
+* = host=127.0.0.1 port=$postgres
+
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = $port
+unix_socket_dir =
+auth_type = trust
+auth_file = $home/users
+max_client_conn = 1000
+server_login_retry = 1
+CONF
+    printf '%s\n' "$@" >>"$home/pgbouncer.ini"
+}
+
+pgbouncer_command() {
+    command=("${unprivileged[@]}" pgbouncer "$home/pgbouncer.ini")
+}
+
+pgbouncer_ready() {
+    postgres_ready # through this port
+}
+
+pgbouncer_address() {
+    echo "REDRIVE_TEST_PGBOUNCER=$(postgres_url)"
+}
+
+pgbouncer_signal() {
+    echo TERM
+}
+
+pgbouncer_session_obtain() { pgbouncer_obtain; }
+pgbouncer_session_create() {
+    pgbouncer_configure 'pool_mode = session' 'default_pool_size = 40'
+}
+pgbouncer_session_command() { pgbouncer_command; }
+pgbouncer_session_ready() { pgbouncer_ready; }
+pgbouncer_session_address() {
+    echo "REDRIVE_TEST_PGBOUNCER_SESSION=$(postgres_url)"
+}
+pgbouncer_session_signal() { pgbouncer_signal; }
 
 # --- every server ---------------------------------------------------------------------
 

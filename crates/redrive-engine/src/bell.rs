@@ -28,7 +28,7 @@ impl Bell {
     }
 
     /// Rings at every notification of a database that has any; after a lost connection, too, since some may be
-    /// missed. Ends when the database has nothing to say: it is not Postgres.
+    /// missed. Ends when the database has nothing to say: it is not Postgres, or behind a pooler.
     pub(crate) async fn listen(&self, database: &Database, channel: &str) {
         let mut pause = FIRST_PAUSE;
         loop {

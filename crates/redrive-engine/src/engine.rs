@@ -85,9 +85,16 @@ impl Engine {
     /// Wakes the pipeline when its database says that there is work.
     fn listen(&self, pipeline: &Arc<Pipeline>) {
         let Some(Announcements { database, channel }) = pipeline.announcements.clone() else { return };
-        let (bell, stop) = (pipeline.bell.clone(), self.stop.child_token());
+        let (listening, stop) = (Arc::clone(pipeline), self.stop.child_token());
         self.spawn(pipeline, "listener", async move {
-            stop.run_until_cancelled(bell.listen(&database, &channel)).await;
+            if stop.run_until_cancelled(listening.bell.listen(&database, &channel)).await.is_some() {
+                tracing::info!(
+                    pipeline = %listening.name,
+                    poll_interval = ?listening.pace.poll_interval,
+                    "notifications do not come through a pooler: new work is found by polling; \
+                     set `listen-database` to the address of Postgres itself to hear of it at once"
+                );
+            }
         });
     }
 

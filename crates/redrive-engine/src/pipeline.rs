@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use redrive_core::dead_letter::{DeadLetterQueue, PipelineKind};
 use redrive_core::policy::Policy;
-use redrive_store::{Announcements, WorkStore};
+use redrive_store::{Announcements, Database, WorkStore};
 
 use crate::aftermath::Aftermath;
 use crate::alerts::{AlertService, Silence};
@@ -97,6 +97,15 @@ impl Pipeline {
     #[must_use]
     pub fn alerting(mut self, alerts: Arc<dyn AlertService>) -> Self {
         self.alerts = alerts;
+        self
+    }
+
+    /// The same pipeline, listening for new work in this database: its own, past a pooler.
+    #[must_use]
+    pub fn listening_to(mut self, database: Option<&Database>) -> Self {
+        if let (Some(announcements), Some(database)) = (&mut self.announcements, database) {
+            announcements.database = database.clone();
+        }
         self
     }
 }

@@ -34,7 +34,7 @@ fn the_defaults_are_the_founding_ones() {
 
 #[tokio::test]
 async fn what_is_accepted_is_saved_behind_the_caller_in_order() {
-    for database in testkit::backends(file!()).await {
+    for database in testkit::backends_and_pooled(file!()).await {
         let stand = Stand::new(database, quick()).await;
         stand.persister.persist_all(&records(0..2_500)).await.unwrap();
         stand.persister.persist(&record("one", "more")).await.unwrap();
@@ -66,7 +66,7 @@ async fn strict(database: &TestDatabase) {
 
 #[tokio::test]
 async fn poison_of_every_kind_fails_alone_and_the_rest_of_its_batch_is_saved() {
-    for database in testkit::backends(file!()).await {
+    for database in testkit::backends_and_pooled(file!()).await {
         strict(&database).await;
         let stand = Stand::new(database, on_demand()).await;
         stand.target.save(&[record("taken", "first")]).await.unwrap();
@@ -94,7 +94,7 @@ async fn poison_of_every_kind_fails_alone_and_the_rest_of_its_batch_is_saved() {
 
 #[tokio::test]
 async fn a_failed_event_that_stays_bad_is_failed_after_three_runs_and_a_mended_one_is_resolved() {
-    for database in testkit::backends(file!()).await {
+    for database in testkit::backends_and_pooled(file!()).await {
         strict(&database).await;
         let stand = Stand::new(database, on_demand()).await;
         stand.persister.persist_all(&[record("bad", "null"), record("mended", "null")]).await.unwrap();
@@ -123,7 +123,7 @@ async fn a_failed_event_that_stays_bad_is_failed_after_three_runs_and_a_mended_o
 
 #[tokio::test]
 async fn a_target_that_refuses_everything_is_an_outage_that_costs_no_retries() {
-    for database in testkit::backends(file!()).await {
+    for database in testkit::backends_and_pooled(file!()).await {
         let stand = Stand::new(database, on_demand()).await;
         let mut client = stand.client().await;
         client.run("ALTER TABLE urls RENAME TO away").await;
@@ -166,7 +166,7 @@ impl Sink for Counting {
 
 #[tokio::test]
 async fn two_schedulers_at_once_process_every_event_once() {
-    for database in testkit::backends(file!()).await {
+    for database in testkit::backends_and_pooled(file!()).await {
         let stand = Stand::new(database, quick()).await;
         let now = jiff::Timestamp::now();
         let failure = Failure::transient("Timeout", "");
@@ -193,7 +193,7 @@ async fn two_schedulers_at_once_process_every_event_once() {
 
 #[tokio::test]
 async fn an_expired_processing_row_is_taken_over_and_costs_no_retry() {
-    for database in testkit::backends(file!()).await {
+    for database in testkit::backends_and_pooled(file!()).await {
         let stand = Stand::new(database, quick()).await;
         let now = jiff::Timestamp::now();
         let event = FailedEvent::new("k", "v", now, now, Failure::transient("Timeout", ""));
@@ -350,7 +350,7 @@ async fn what_cannot_be_kept_is_refused_at_the_door() {
 
 #[tokio::test]
 async fn resolved_events_go_after_their_time_by_the_cron() {
-    for database in testkit::backends(file!()).await {
+    for database in testkit::backends_and_pooled(file!()).await {
         let mut options = quick();
         options.schedule.cleanup = "* * * * * ?".parse().unwrap();
         options.schedule.keep_resolved = Duration::from_secs(3600);

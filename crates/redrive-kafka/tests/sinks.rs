@@ -37,7 +37,7 @@ async fn offsets(client: &mut Client, backend: Backend) -> Vec<String> {
 
 #[tokio::test]
 async fn good_rows_are_stored_once_however_often_they_come() {
-    for database in redrive_testkit::backends(file!()).await {
+    for database in redrive_testkit::backends_and_pooled(file!()).await {
         let mut client = prepare(&database).await;
         let sink = sink(&database);
         sink.check().await.unwrap();
@@ -55,7 +55,7 @@ async fn good_rows_are_stored_once_however_often_they_come() {
 
 #[tokio::test]
 async fn poison_is_named_and_its_neighbours_are_stored() {
-    for database in redrive_testkit::backends(file!()).await {
+    for database in redrive_testkit::backends_and_pooled(file!()).await {
         let mut client = prepare(&database).await;
         let sink = sink(&database);
         let mut records: Vec<Record> = (0..300).map(good).collect();
@@ -78,7 +78,7 @@ async fn poison_is_named_and_its_neighbours_are_stored() {
 
 #[tokio::test]
 async fn numbers_texts_and_times_arrive_as_they_were_sent() {
-    for database in redrive_testkit::backends(file!()).await {
+    for database in redrive_testkit::backends_and_pooled(file!()).await {
         let mut client = prepare(&database).await;
         let sink = sink(&database);
         let text = r#"{"id":"\u00e9\\\t\n'","ts":1767323045123,"amount":9007199254740993,"n":12345678901234567890.5}"#;
@@ -94,7 +94,7 @@ async fn numbers_texts_and_times_arrive_as_they_were_sent() {
 
 #[tokio::test]
 async fn what_a_table_lacks_is_said_by_name() {
-    for database in redrive_testkit::backends(file!()).await {
+    for database in redrive_testkit::backends_and_pooled(file!()).await {
         prepare(&database).await;
         let complaint = async |table: SinkTable| {
             let sink = sink_at(database.backend, &database.url, table, PATIENCE);
@@ -320,7 +320,7 @@ async fn a_view_that_takes_no_rows_is_held_against_no_record() {
 /// The table is there, and is another one than it was: nobody's records are to blame.
 #[tokio::test]
 async fn a_table_that_changed_is_held_against_no_record() {
-    for database in redrive_testkit::backends(file!()).await {
+    for database in redrive_testkit::backends_and_pooled(file!()).await {
         let mut client = prepare(&database).await;
         let sink = sink(&database);
         let records: Vec<Record> = (0..20).map(good).collect();

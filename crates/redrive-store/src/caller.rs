@@ -33,7 +33,8 @@ macro_rules! query {
         $($driver:ident $bind:ident),+) => {
         match $caller {
             $(Self::$driver($connection) => {
-                let query = sqlx::query($statement.text());
+                // Without a name: there may be a pooler between the application and the server.
+                let query = sqlx::query($statement.text()).persistent(false);
                 let $query = $values.into_iter().fold(query, |query, value| value.$bind(query));
                 let $wrap = Row::$driver;
                 $run

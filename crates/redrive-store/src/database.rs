@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{BoxFuture, join_all};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
-use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{Connection as _, Executor as _};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::deadlines::{Deadlines, within};
 use crate::dialect::Dialect;
-use crate::error::{Error, OtherServer};
+use crate::error::{Error, bad_address};
 use crate::listener::Listener;
 use crate::neighbour;
+use crate::postgres::PostgresServer;
 use crate::row::Row;
 use crate::session::{Connection, Session};
 use crate::statement::{Effort, Statement};
@@ -50,7 +50,7 @@ struct Shared {
 #[derive(Debug)]
 enum Address {
     Sqlite(Box<SqliteConnectOptions>),
-    Postgres(Box<PgConnectOptions>),
+    Postgres(Box<PostgresServer>),
     MySql(Box<MySqlConnectOptions>),
 }
 
@@ -62,7 +62,7 @@ impl Address {
                 Self::Sqlite(options) => {
                     SqliteConnection::connect_with(options).await.map(Connection::Sqlite)
                 }
-                Self::Postgres(options) => connect_postgres(options).await.map(Connection::Postgres),
+                Self::Postgres(server) => server.connect().await.map(Connection::Postgres),
                 Self::MySql(options) => connect_mysql(options).await.map(Connection::MySql),
             }
         })
@@ -134,13 +134,26 @@ impl Database {
         let _ = tokio::time::timeout(self.deadlines().ping, closing).await;
     }
 
-    /// Hears what is said on these channels, where the database can tell (Postgres).
+    /// Whether a pooler is known to be between us and the database that shares its connections by transaction: nothing
+    /// can be listened to through it.
+    #[must_use]
+    pub fn is_pooled(&self) -> bool {
+        matches!(&self.shared.address, Address::Postgres(server) if server.is_pooled())
+    }
+
+    /// Hears what is said on these channels, where the database can tell (Postgres, without a pooler that shares its
+    /// connections by transaction).
     ///
     /// # Errors
     /// [`Error::Unavailable`] when it does not answer.
     pub async fn listen(&self, channel: &str) -> Result<Option<Listener>, Error> {
-        let Address::Postgres(options) = &self.shared.address else { return Ok(None) };
-        let connecting = Listener::connect(options, channel, self.deadlines().connect);
+        let Address::Postgres(server) = &self.shared.address else { return Ok(None) };
+        // Whether there is a pooler is known from the first connection on.
+        drop(self.session().await?);
+        if self.is_pooled() {
+            return Ok(None);
+        }
+        let connecting = Listener::connect(server.plain(), channel, self.deadlines().connect);
         connecting.await.map(Some).map_err(|source| Error::from_connecting(self.dialect(), source))
     }
 
@@ -213,6 +226,25 @@ impl Database {
         self.kept().clear();
     }
 
+    /// What begins a transaction that will write.
+    pub(crate) fn begin_text(&self) -> String {
+        match &self.shared.address {
+            // IMMEDIATE takes SQLite's lock now, where the busy time-out applies; taken later, in the
+            // middle of the transaction, it fails at once with BUSY_SNAPSHOT.
+            Address::Sqlite(_) => "BEGIN IMMEDIATE".to_owned(),
+            Address::Postgres(server) => server.begin(),
+            Address::MySql(_) => "START TRANSACTION".to_owned(),
+        }
+    }
+
+    /// Whether statements may have names on the server, and so be prepared once per connection.
+    pub(crate) fn names_statements(&self) -> bool {
+        match &self.shared.address {
+            Address::Postgres(server) => server.names_statements(),
+            Address::Sqlite(_) | Address::MySql(_) => true,
+        }
+    }
+
     /// SQLite: the turn to write.
     pub(crate) async fn writer(&self) -> Result<Option<OwnedMutexGuard<()>>, Error> {
         match self.shared.dialect {
@@ -261,27 +293,14 @@ fn sqlite(url: &str, patience: Duration) -> Result<SqliteConnectOptions, Error> 
     Ok(options.synchronous(SqliteSynchronous::Full))
 }
 
-fn postgres(url: &str) -> Result<PgConnectOptions, Error> {
-    let options: PgConnectOptions = url.parse().map_err(|source| bad_address(&source))?;
-    Ok(options.application_name("redrive"))
+/// Generic plans: with the values at hand Postgres trusts its statistics, which know of no leased row
+/// right after many were inserted, and then settles a batch by reading the whole table.
+fn postgres(url: &str) -> Result<PostgresServer, Error> {
+    PostgresServer::open(url, vec![("plan_cache_mode", "force_generic_plan".to_owned())])
 }
 
 fn mysql(url: &str) -> Result<MySqlConnectOptions, Error> {
     url.replacen("mariadb:", "mysql:", 1).parse().map_err(|source| bad_address(&source))
-}
-
-/// Generic plans: with the values at hand Postgres trusts its statistics, which know of no leased row
-/// right after many were inserted, and then settles a batch by reading the whole table.
-async fn connect_postgres(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
-    let mut connection = match PgConnection::connect_with(options).await {
-        Err(error) if speaks_nonsense(&error) && options.get_socket().is_none() => {
-            let other = neighbour::is_mysql(options.get_host(), options.get_port()).await;
-            return Err(other.map_or(error, OtherServer::error));
-        }
-        connected => connected?,
-    };
-    connection.execute("SET plan_cache_mode = force_generic_plan").await?;
-    Ok(connection)
 }
 
 /// READ COMMITTED: no gap locks, so claims and inserts do not wait for each other.
@@ -302,20 +321,6 @@ async fn greeted(options: &MySqlConnectOptions) -> Result<MySqlConnection, sqlx:
         connected = connecting => connected,
         Some(other) = stranger, if options.get_socket().is_none() => Err(other.error()),
     }
-}
-
-/// Whether what answered may not be Postgres at all. Where nobody listens there is nobody to ask.
-fn speaks_nonsense(error: &sqlx::Error) -> bool {
-    match error {
-        sqlx::Error::Protocol(_) | sqlx::Error::Tls(_) => true,
-        sqlx::Error::Io(error) => error.kind() != std::io::ErrorKind::ConnectionRefused,
-        _ => false,
-    }
-}
-
-/// The address itself stays out of the message: it may hold a password.
-fn bad_address(source: &sqlx::Error) -> Error {
-    Error::Setting(format!("the database address cannot be understood: {source}"))
 }
 
 #[cfg(test)]

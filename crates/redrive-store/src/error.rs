@@ -334,6 +334,11 @@ impl OtherServer {
     }
 }
 
+/// The address itself stays out of the message: it may hold a password.
+pub(crate) fn bad_address(source: &sqlx::Error) -> Error {
+    Error::Setting(format!("the database address cannot be understood: {source}"))
+}
+
 /// How often a transaction is tried that loses against others.
 const TRIES: u32 = 10;
 /// Runs a transaction, and again when it was the victim of a deadlock: it has changed nothing then.

@@ -26,14 +26,14 @@ impl Notified for PgListener {
 
 impl Listener {
     pub(crate) fn connect<'a>(
-        options: &'a PgConnectOptions,
+        options: PgConnectOptions,
         channel: &'a str,
         deadline: Duration,
     ) -> BoxFuture<'a, Result<Self, sqlx::Error>> {
         Box::pin(async move {
             let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(deadline);
             let connecting = async {
-                let pool = pool.connect_with(options.clone()).await?;
+                let pool = pool.connect_with(options).await?;
                 let mut listener = PgListener::connect_with(&pool).await?;
                 listener.listen(channel).await?;
                 Ok(listener)

@@ -16,7 +16,6 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 
 use crate::database::Database;
 use crate::deadlines::within;
-use crate::dialect::Dialect;
 use crate::error::Error;
 use crate::row::Row;
 use crate::statement::Statement;
@@ -73,16 +72,18 @@ macro_rules! query {
             Sqlite bind_sqlite, Postgres bind_postgres, MySql bind_mysql)
     };
     (@ $session:expr, $statement:expr, $values:expr, $query:ident, $connection:ident, $wrap:ident, $run:expr,
-        $($driver:ident $bind:ident),+) => {
+        $($driver:ident $bind:ident),+) => {{
+        // A statement without a name is prepared each time.
+        let named = $session.database.names_statements();
         match $session.live() {
             $(Connection::$driver($connection) => {
-                let query = sqlx::query($statement.text());
+                let query = sqlx::query($statement.text()).persistent(named);
                 let $query = $values.into_iter().fold(query, |query, value| value.$bind(query));
                 let $wrap = Row::$driver;
                 $run
             })+
         }
-    };
+    }};
 }
 
 impl Session {
@@ -125,6 +126,7 @@ impl Session {
         take: &'a mut (dyn FnMut(Row) + Send),
     ) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
+            let alone = self.begin_alone().await?;
             self.under_way = true;
             let deadline = self.database.deadlines().of(statement.effort());
             let done = query!(self, statement, values => |query, connection, wrap| {
@@ -137,7 +139,8 @@ impl Session {
                 })
                 .await
             });
-            self.finished(done)
+            self.finished(done)?;
+            self.end_alone(alone).await
         })
     }
 
@@ -148,12 +151,15 @@ impl Session {
         values: Vec<Value>,
     ) -> BoxFuture<'a, Result<u64, Error>> {
         Box::pin(async move {
+            let alone = self.begin_alone().await?;
             self.under_way = true;
             let deadline = self.database.deadlines().of(statement.effort());
             let changed = query!(self, statement, values => |query, connection, _wrap| {
                 within(deadline, query.execute(&mut *connection)).await.map(|done| done.rows_affected())
             });
-            self.finished(changed)
+            let changed = self.finished(changed)?;
+            self.end_alone(alone).await?;
+            Ok(changed)
         })
     }
 
@@ -177,14 +183,7 @@ impl Session {
 
     /// Begins a transaction that will write.
     pub(crate) async fn begin(&mut self, writer: Option<OwnedMutexGuard<()>>) -> Result<(), Error> {
-        // IMMEDIATE takes SQLite's lock now, where the busy time-out applies; taken later, in the
-        // middle of the transaction, it fails at once with BUSY_SNAPSHOT.
-        let text = match self.database.dialect() {
-            Dialect::Sqlite => "BEGIN IMMEDIATE",
-            Dialect::Postgres => "BEGIN",
-            Dialect::MySql => "START TRANSACTION",
-        };
-        self.plain(&Statement::new(self.database.dialect(), text)).await?;
+        self.plain(&Statement::new(self.database.dialect(), &self.database.begin_text())).await?;
         self.in_transaction = true;
         self.writer = writer;
         Ok(())
@@ -201,6 +200,24 @@ impl Session {
     pub(crate) async fn roll_back(mut self) -> Result<(), Error> {
         self.plain(&Statement::new(self.database.dialect(), "ROLLBACK")).await?;
         self.in_transaction = false;
+        Ok(())
+    }
+
+    /// Behind a pooler, begins a transaction for a statement that would have none: it is prepared in one exchange and
+    /// run in the next, and without a transaction they may come to different connections of the server's.
+    async fn begin_alone(&mut self) -> Result<bool, Error> {
+        let alone = !self.in_transaction && self.database.is_pooled();
+        if alone {
+            self.begin(None).await?;
+        }
+        Ok(alone)
+    }
+
+    async fn end_alone(&mut self, alone: bool) -> Result<(), Error> {
+        if alone {
+            self.plain(&Statement::new(self.database.dialect(), "COMMIT")).await?;
+            self.in_transaction = false;
+        }
         Ok(())
     }
 

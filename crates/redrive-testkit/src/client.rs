@@ -22,7 +22,15 @@ pub enum Client {
 impl Client {
     /// Another program's connection to the database.
     pub async fn connect(database: &TestDatabase) -> Self {
-        let url = &database.url;
+        Self::at(database, &database.direct).await
+    }
+
+    /// As [`Client::connect`], through the pooler that is before the database.
+    pub async fn through_pooler(database: &TestDatabase) -> Self {
+        Self::at(database, &database.url).await
+    }
+
+    async fn at(database: &TestDatabase, url: &str) -> Self {
         match database.backend {
             Backend::Sqlite => {
                 let options: SqliteConnectOptions = url.parse().expect("an address of SQLite");

@@ -33,9 +33,20 @@ pub enum Backend {
 pub struct TestDatabase {
     /// Its address.
     pub url: String,
+    /// Its address without a pooler in between.
+    pub direct: String,
     /// Its kind.
     pub backend: Backend,
     _folder: Option<tempfile::TempDir>,
+}
+
+impl TestDatabase {
+    /// The same database, with these parameters in its address. Keep the first one, too.
+    #[must_use]
+    pub fn with(&self, parameters: &str) -> Self {
+        let (url, direct) = (format!("{}?{parameters}", self.url), self.direct.clone());
+        Self { url, direct, backend: self.backend, _folder: None }
+    }
 }
 
 /// A fresh SQLite file.
@@ -43,7 +54,7 @@ pub struct TestDatabase {
 pub fn sqlite() -> TestDatabase {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let url = format!("sqlite:{}", folder.path().join("test.db").display());
-    TestDatabase { url, backend: Backend::Sqlite, _folder: Some(folder) }
+    TestDatabase { direct: url.clone(), url, backend: Backend::Sqlite, _folder: Some(folder) }
 }
 
 /// A fresh database on every backend that there is: SQLite always, a server where `./test` started it.
@@ -52,6 +63,13 @@ pub fn sqlite() -> TestDatabase {
 pub async fn backends(test: &str) -> Vec<TestDatabase> {
     let mut all = vec![sqlite()];
     all.extend(servers(test).await);
+    all
+}
+
+/// As [`backends`], with Postgres a second time, through a pooler that shares its connections by transaction.
+pub async fn backends_and_pooled(test: &str) -> Vec<TestDatabase> {
+    let mut all = backends(test).await;
+    all.extend(pooled(test, Pooler::Transaction).await);
     all
 }
 
@@ -78,7 +96,31 @@ pub async fn postgres(test: &str) -> Option<TestDatabase> {
     let mut connection = sqlx::PgConnection::connect(&server).await.expect("the test Postgres answers");
     let create = format!("CREATE DATABASE {name}");
     connection.execute(AssertSqlSafe(create)).await.expect("CREATE DATABASE");
-    Some(TestDatabase { url: with_database(&server, &name), backend: Backend::Postgres, _folder: None })
+    let url = with_database(&server, &name);
+    Some(TestDatabase { direct: url.clone(), url, backend: Backend::Postgres, _folder: None })
+}
+
+/// How a pooler before Postgres shares its connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pooler {
+    /// For one transaction; it ignores what clients set when they connect.
+    Transaction,
+    /// For as long as a client stays; it refuses what clients set when they connect.
+    Session,
+}
+
+/// A fresh database on the same Postgres, through the PgBouncer that `./test` started.
+///
+/// `test` is `file!()`, to name the suite where it has to be skipped.
+pub async fn pooled(test: &str, pooler: Pooler) -> Option<TestDatabase> {
+    let variable = match pooler {
+        Pooler::Transaction => "REDRIVE_TEST_PGBOUNCER",
+        Pooler::Session => "REDRIVE_TEST_PGBOUNCER_SESSION",
+    };
+    let server = server(variable, test)?;
+    let database = postgres(test).await?;
+    let (_, name) = database.url.rsplit_once('/').expect("a server's address names a database");
+    Some(TestDatabase { url: with_database(&server, name), ..database })
 }
 
 /// A fresh database on the MariaDB that `./test` started.
@@ -90,7 +132,8 @@ pub async fn mysql(test: &str) -> Option<TestDatabase> {
     let mut connection = sqlx::MySqlConnection::connect(&server).await.expect("the test MariaDB answers");
     let create = format!("CREATE DATABASE {name}");
     connection.execute(AssertSqlSafe(create)).await.expect("CREATE DATABASE");
-    Some(TestDatabase { url: with_database(&server, &name), backend: Backend::MySql, _folder: None })
+    let url = with_database(&server, &name);
+    Some(TestDatabase { direct: url.clone(), url, backend: Backend::MySql, _folder: None })
 }
 
 /// The address in this variable; where it is missing, the skip is recorded.

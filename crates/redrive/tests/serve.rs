@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use receiver::Receiver;
-use redrive_testkit::{Client, TestDatabase};
+use redrive_testkit::{Client, Pooler, TestDatabase};
 use serde_json::{Value, json};
 use support::{Server, assert_failed, eventually, folder_with, redrive, sha256};
 
@@ -20,6 +20,7 @@ const EVENTS: &str = "/api/v1/outbox/orders/events";
 fn embedded(folder: &Path) -> TestDatabase {
     let mut database = redrive_testkit::sqlite();
     database.url = format!("sqlite:{}", folder.join("redrive-data/redrive.db").display());
+    database.direct.clone_from(&database.url);
     database
 }
 
@@ -456,6 +457,44 @@ fn a_server_hears_of_work_that_came_in_elsewhere() {
                   VALUES ('Posted', 'Order', '42', 'elsewhere')";
     runtime.block_on(async { Client::connect(&database).await.run(insert).await });
     eventually("the other event arrives", || (receiver.count("elsewhere") == 1).then_some(()));
+}
+
+#[test]
+fn a_server_behind_a_pooler_hears_of_work_over_a_direct_address() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let pooled = redrive_testkit::pooled(file!(), Pooler::Transaction);
+    let Some(database) = runtime.block_on(pooled) else { return };
+    let receiver = Receiver::start(|_| (200, Duration::ZERO));
+    let place = format!(
+        "\ndatabase = \"{}\"\nlisten-database = \"{}\"\npoll-interval = \"1h\"\n",
+        database.url, database.direct
+    );
+    let folder = folder_with(&outbox_to(&receiver).replacen('\n', &place, 1));
+    let server = Server::ready(folder.path());
+    server.post(EVENTS, &event("Posted", "first"));
+    eventually("the first event arrives", || (receiver.count("first") == 1).then_some(()));
+    let insert = "INSERT INTO outbox_event (event_type, aggregate_type, aggregate_id, payload) \
+                  VALUES ('Posted', 'Order', '42', 'elsewhere')";
+    runtime.block_on(async { Client::connect(&database).await.run(insert).await });
+    eventually("the other event arrives", || (receiver.count("elsewhere") == 1).then_some(()));
+    assert!(!server.log().contains("found by polling"), "{}", server.log());
+}
+
+#[test]
+fn a_server_that_hears_of_nothing_through_a_pooler_says_so_once_and_polls() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let pooled = redrive_testkit::pooled(file!(), Pooler::Transaction);
+    let Some(database) = runtime.block_on(pooled) else { return };
+    let receiver = Receiver::start(|_| (200, Duration::ZERO));
+    let place = format!("\ndatabase = \"{}\"\npoll-interval = \"50ms\"\n", database.url);
+    let folder = folder_with(&outbox_to(&receiver).replacen('\n', &place, 1));
+    let server = Server::ready(folder.path());
+    let insert = "INSERT INTO outbox_event (event_type, aggregate_type, aggregate_id, payload) \
+                  VALUES ('Posted', 'Order', '42', 'elsewhere')";
+    runtime.block_on(async { Client::connect(&database).await.run(insert).await });
+    eventually("the event arrives", || (receiver.count("elsewhere") == 1).then_some(()));
+    let said = || server.log().matches("found by polling").count();
+    eventually("it is said", || (said() == 1).then_some(()));
 }
 
 /// One alert watches all pipelines, so they must count alike: 1 is where events belong.

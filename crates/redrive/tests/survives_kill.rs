@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use redrive_core::event::NewEvent;
 use redrive_store::{Database, Outbox, OutboxOptions, WorkStore as _};
-use redrive_testkit::{Client, TestDatabase, eventually, mysql, postgres, sqlite};
+use redrive_testkit::{Client, Pooler, TestDatabase, eventually, mysql, pooled, postgres, sqlite};
 use support::{folder_with, seed};
 use survival::{Process, Receiver};
 
@@ -35,6 +35,12 @@ async fn on_sqlite_nothing_is_lost_when_the_server_is_killed_fifty_times() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_postgres_nothing_is_lost_when_the_server_is_killed_fifty_times() {
     let Some(database) = postgres(file!()).await else { return };
+    survives_kills(database).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_pgbouncer_nothing_is_lost_when_the_server_is_killed_fifty_times() {
+    let Some(database) = pooled(file!(), Pooler::Transaction).await else { return };
     survives_kills(database).await;
 }
 

@@ -67,6 +67,28 @@ impl Context {
         )
     }
 
+    /// Reads where a pipeline hears of new work, when its database cannot tell through a pooler.
+    pub(crate) fn listen_database(
+        &self,
+        section: &mut Section<'_>,
+        database: &DatabaseUrl,
+    ) -> Option<DatabaseUrl> {
+        let key = "listen-database";
+        let listen: Option<DatabaseUrl> = section.optional(
+            key,
+            "The same Postgres without the pooler, to hear of new work at once; polling finds it otherwise.",
+        );
+        let is_postgres = |database: &DatabaseUrl| database.backend() == Backend::Postgres;
+        if listen.as_ref().is_some_and(|listen| !is_postgres(listen) || !is_postgres(database)) {
+            section.refuse(
+                key,
+                "expected a postgres:// address beside a postgres:// database; others do not notify",
+            );
+            return None;
+        }
+        listen
+    }
+
     /// Reads how many workers claim side by side. SQLite has one writer at a time: more would only wait.
     pub(crate) fn workers(&self, section: &mut Section<'_>, database: &DatabaseUrl) -> NonZeroU32 {
         let default = match database.backend() {

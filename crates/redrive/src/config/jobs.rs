@@ -19,6 +19,8 @@ pub struct JobsConfig {
     pub name: String,
     /// Where its table is.
     pub database: DatabaseUrl,
+    /// The same database without a pooler in between, to hear of new work.
+    pub listen_database: Option<DatabaseUrl>,
     /// The table of the jobs; dead letters stay in it.
     pub table: TableName,
     /// The column of the subject key.
@@ -61,6 +63,7 @@ impl JobsConfig {
         let database = context.database(section);
         let jobs = Self {
             name: name.to_owned(),
+            listen_database: context.listen_database(section, &database),
             workers: context.workers(section, &database),
             database,
             table: TableName::read_own(

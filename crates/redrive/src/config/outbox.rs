@@ -19,6 +19,8 @@ pub struct OutboxConfig {
     pub name: String,
     /// Where its tables are.
     pub database: DatabaseUrl,
+    /// The same database without a pooler in between, to hear of new work.
+    pub listen_database: Option<DatabaseUrl>,
     /// The table that applications insert into.
     pub table: TableName,
     /// The table of its dead letters.
@@ -116,6 +118,7 @@ impl OutboxConfig {
         let database = context.database(section);
         let outbox = Self {
             name: name.to_owned(),
+            listen_database: context.listen_database(section, &database),
             workers: context.workers(section, &database),
             database,
             table: section.get("table", "outbox_event", "The table that applications insert into."),

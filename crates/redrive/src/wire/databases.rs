@@ -21,4 +21,9 @@ impl Databases {
         self.open.insert(url.clone(), database.clone());
         Ok(database)
     }
+
+    /// The database at this address, if there is one.
+    pub(super) fn open_optional(&mut self, url: Option<&DatabaseUrl>) -> Result<Option<Database>, Error> {
+        url.map(|url| self.open(url)).transpose()
+    }
 }

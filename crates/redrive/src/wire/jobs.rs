@@ -32,11 +32,12 @@ pub(super) fn launch(
     wired: &Wired<'_, JobsConfig, Jobs>,
     surroundings: &Surroundings<'_>,
 ) -> anyhow::Result<Launch> {
-    let Wired { config, store, .. } = wired;
+    let Wired { config, listen, store } = wired;
     let policy = Policy::new(config.max_retries, pace::backoff(&config.retry)?);
     let mut pipeline = Pipeline::new(&config.name, PipelineKind::Jobs, store.clone(), store.clone(), policy)
         .at(pace(config, surroundings))
-        .alerting(Arc::clone(&surroundings.alerts));
+        .alerting(Arc::clone(&surroundings.alerts))
+        .listening_to(listen.as_ref());
     if let Some(setting) = &config.handler {
         let handler = handlers::handler(&config.name, setting, config.timeout).context("handler")?;
         pipeline = pipeline.handled_by(Routes::All(Route::new(&config.name, handler)));

@@ -38,13 +38,14 @@ pub(super) fn launch(
     wired: &Wired<'_, OutboxConfig, Outbox>,
     surroundings: &Surroundings<'_>,
 ) -> anyhow::Result<Launch> {
-    let Wired { config, store, .. } = wired;
+    let Wired { config, listen, store } = wired;
     // The first attempt is no retry.
     let policy = Policy::new(config.max_retry_count.saturating_add(1), pace::backoff(&config.retry)?);
     let pipeline = Pipeline::new(&config.name, PipelineKind::Outbox, store.clone(), store.clone(), policy)
         .handled_by(routes(config)?)
         .at(pace(config, surroundings))
-        .alerting(Arc::clone(&surroundings.alerts));
+        .alerting(Arc::clone(&surroundings.alerts))
+        .listening_to(listen.as_ref());
     Ok(Launch {
         pipeline: Arc::new(pipeline),
         persister: None,

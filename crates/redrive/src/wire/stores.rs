@@ -35,6 +35,8 @@ pub(crate) struct Stores<'a> {
 /// The store of a pipeline, with its configuration.
 pub(super) struct Wired<'a, C, S> {
     pub(super) config: &'a C,
+    /// Where to listen for new work, past a pooler; none where the store's own database says it.
+    pub(super) listen: Option<Database>,
     pub(super) store: Arc<S>,
 }
 
@@ -57,10 +59,12 @@ impl<'a> Stores<'a> {
             kafkas: Vec::new(),
         };
         for outbox in &config.outboxes {
-            stores.add_outbox(outbox, &databases.open(&outbox.database)?)?;
+            let listen = databases.open_optional(outbox.listen_database.as_ref())?;
+            stores.add_outbox(outbox, &databases.open(&outbox.database)?, listen)?;
         }
         for jobs in &config.jobs {
-            stores.add_jobs(jobs, &databases.open(&jobs.database)?)?;
+            let listen = databases.open_optional(jobs.listen_database.as_ref())?;
+            stores.add_jobs(jobs, &databases.open(&jobs.database)?, listen)?;
         }
         for persist in &config.persists {
             stores.add_persist(persist, &databases.open(&persist.database)?)?;
@@ -68,22 +72,32 @@ impl<'a> Stores<'a> {
         for kafka in &config.kafkas {
             let store = Arc::new(Letters::new(database.clone(), &kafka.name, PipelineKind::Kafka));
             stores.parts.push(part(&kafka.name, "kafka", own, &database, store.clone()));
-            stores.kafkas.push(Wired { config: kafka, store });
+            stores.kafkas.push(Wired { config: kafka, listen: None, store });
         }
         Ok(stores)
     }
 
-    fn add_outbox(&mut self, config: &'a OutboxConfig, database: &Database) -> Result<(), Error> {
+    fn add_outbox(
+        &mut self,
+        config: &'a OutboxConfig,
+        database: &Database,
+        listen: Option<Database>,
+    ) -> Result<(), Error> {
         let store = Arc::new(Outbox::new(database.clone(), outbox::options(config))?);
         self.parts.push(part(&config.name, "outbox", &config.database, database, store.clone()));
-        self.outboxes.push(Wired { config, store });
+        self.outboxes.push(Wired { config, listen, store });
         Ok(())
     }
 
-    fn add_jobs(&mut self, config: &'a JobsConfig, database: &Database) -> Result<(), Error> {
+    fn add_jobs(
+        &mut self,
+        config: &'a JobsConfig,
+        database: &Database,
+        listen: Option<Database>,
+    ) -> Result<(), Error> {
         let store = Arc::new(Jobs::new(database.clone(), jobs::options(config))?);
         self.parts.push(part(&config.name, "jobs", &config.database, database, store.clone()));
-        self.jobs.push(Wired { config, store });
+        self.jobs.push(Wired { config, listen, store });
         Ok(())
     }
 
@@ -92,7 +106,7 @@ impl<'a> Stores<'a> {
         let failed = Arc::new(FailedEvents::new(database.clone(), persist::failed_options(config))?);
         let store = Arc::new(Persisted { target, failed });
         self.parts.push(part(&config.name, "persist", &config.database, database, store.clone()));
-        self.persists.push(Wired { config, store });
+        self.persists.push(Wired { config, listen: None, store });
         Ok(())
     }
 }

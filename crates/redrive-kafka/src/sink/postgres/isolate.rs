@@ -1,7 +1,7 @@
 //! Statements that take rows as arrays: the plain insert, and the function that finds poison by itself.
 //!
 //! The function is made on the connection, in its temporary schema, so it needs no right to create
-//! anything in the database and leaves nothing behind. It tries slices of rows, each in an exception
+//! anything in the database and leaves nothing behind (behind a pooler it is dropped after its call). It tries slices of rows, each in an exception
 //! block: a slice that goes through makes the next one longer, one that fails is cut in four. A failure
 //! that may pass is raised again, and then nothing of the call is stored. Its plan must be a generic one:
 //! with a plan of its own for each slice the server would copy all arrays each time.
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use redrive_core::classify::sqlstate;
 use redrive_core::failure::{Code, Failure};
-use redrive_store::Dialect;
+use redrive_store::{Dialect, PostgresServer};
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Executor as _, Row as _};
 
@@ -23,6 +23,7 @@ use crate::sink::statement::SinkTable;
 pub(super) struct Function {
     create: String,
     call: String,
+    drop: String,
 }
 
 /// States that say nothing about a row, as the core's table has them, and those that mostly speak of the
@@ -66,26 +67,37 @@ impl Function {
              END $redrive$"
         );
         let parameters = numbered(table, |n| format!("${n}"));
-        Self { create, call: format!("SELECT n, state, message FROM pg_temp.redrive_store({parameters})") }
+        let types = numbered(table, |_| "text[]".to_owned());
+        Self {
+            create,
+            call: format!("SELECT n, state, message FROM pg_temp.redrive_store({parameters})"),
+            drop: format!("DROP FUNCTION pg_temp.redrive_store({types})"),
+        }
     }
 
     /// Stores what can be stored, and names the rest.
     pub(super) async fn call(
         shape: &Arc<Shape>,
         link: &mut Link,
+        server: &PostgresServer,
         rows: &[Row<'_>],
     ) -> Result<Vec<(usize, Failure)>, sqlx::Error> {
-        let Self { create, call } = &shape.function;
+        let Self { create, call, drop } = &shape.function;
         if !link.function_of.as_ref().is_some_and(|made_for| Arc::ptr_eq(made_for, shape)) {
             link.connection.execute(sqlx::raw_sql(AssertSqlSafe(create.clone()))).await?;
             link.function_of = Some(Arc::clone(shape));
         }
         let width = rows.first().map_or(0, |row| row.cells.len() + 3);
-        let mut query = sqlx::query(AssertSqlSafe(call.clone()));
+        let mut query = sqlx::query(AssertSqlSafe(call.clone())).persistent(server.names_statements());
         for column in columns(width, rows) {
             query = query.bind(column);
         }
         let found = query.fetch_all(&mut link.connection).await?;
+        if server.is_pooled() {
+            // The connection is another client's after this transaction.
+            link.function_of = None;
+            link.connection.execute(sqlx::raw_sql(AssertSqlSafe(drop.clone()))).await?;
+        }
         found.iter().map(poison).collect()
     }
 }
@@ -116,10 +128,11 @@ pub(super) fn insert(table: &SinkTable, types: &[String]) -> String {
 pub(super) async fn run_insert(
     connection: &mut PgConnection,
     statement: &str,
+    named: bool,
     width: usize,
     rows: &[Row<'_>],
 ) -> Result<(), sqlx::Error> {
-    let mut query = sqlx::query(AssertSqlSafe(statement.to_owned()));
+    let mut query = sqlx::query(AssertSqlSafe(statement.to_owned())).persistent(named);
     for column in columns(width, rows) {
         query = query.bind(column);
     }

@@ -7,7 +7,9 @@
 //!    line is poison (or there already), and what follows is copied. A few poison rows cost a few round trips.
 //! 2. When there seem to be many, or no line is named (foreign keys), one call of a server-side function takes
 //!    the rest: slices of adaptive size, each in an exception block, `ON CONFLICT DO NOTHING`.
-//! 3. Where the function cannot be made (no TEMP privilege, a pooler between us), plain bisecting.
+//! 3. Where the function cannot be made (no TEMP privilege), plain bisecting.
+//!
+//! Behind a pooler each of these is a transaction, statements have no names, and the function goes when its call ends.
 //!
 //! A failure that speaks of the statement, the table or the role (a lost right, a renamed column) is no
 //! record's fault. COPY and the function may meet one that a plain insert does not (row-level security takes
@@ -24,9 +26,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redrive_core::failure::{Code, Failure};
-use redrive_store::Dialect;
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgDatabaseError};
-use sqlx::{Connection as _, Row as _};
+use redrive_store::{Dialect, PostgresServer};
+use sqlx::postgres::{PgConnection, PgDatabaseError};
+use sqlx::{AssertSqlSafe, Executor as _, Row as _};
 
 use super::statement::SinkTable;
 use super::{Sink, Stored, bisect, may_pass};
@@ -53,7 +55,7 @@ pub enum Isolation {
 /// Stores rows in a table of Postgres.
 #[derive(Debug)]
 pub struct PostgresSink {
-    options: PgConnectOptions,
+    server: PostgresServer,
     table: SinkTable,
     timeout: Duration,
     isolation: Isolation,
@@ -96,16 +98,15 @@ impl PostgresSink {
     /// What is wrong with the address.
     pub fn new(url: &str, table: SinkTable, timeout: Duration) -> Result<Self, sqlx::Error> {
         let millis = timeout.as_millis().to_string();
-        let options: PgConnectOptions = url.parse()?;
         // A lock that is not had in time is given up by the server: a client that just left would leave
         // its statement waiting there. Text is UTF-8 and times are ISO, whatever the role's defaults are.
-        let options = options
-            .application_name("redrive")
-            .options([("lock_timeout", millis.as_str()), ("datestyle", "ISO")]);
+        let settings = vec![("lock_timeout", millis), ("datestyle", "ISO".to_owned())];
+        let server =
+            PostgresServer::open(url, settings).map_err(|error| sqlx::Error::Configuration(error.into()))?;
         let dialect = Dialect::Postgres;
         let copy = format!("COPY {} ({}) FROM STDIN", table.quoted(dialect), table.list(dialect));
         let (isolation, shape, idle) = (Isolation::default(), Mutex::default(), Mutex::default());
-        Ok(Self { options, table, timeout, isolation, copy, shape, idle })
+        Ok(Self { server, table, timeout, isolation, copy, shape, idle })
     }
 
     /// The same sink with another way to find poison.
@@ -121,7 +122,10 @@ impl PostgresSink {
         let within = self.timeout + Duration::from_secs(5);
         let done = tokio::time::timeout(within, async {
             let mut link = self.connect().await?;
-            let done = run(&mut link).await;
+            let done = match self.server.is_pooled() {
+                true => self.in_transaction(&mut link, run).await,
+                false => run(&mut link).await,
+            };
             Ok::<_, Refused>((link, done))
         });
         let (link, done) = match done.await {
@@ -133,7 +137,9 @@ impl PostgresSink {
                 return Err(Refused::of(timed_out(within)));
             }
         };
-        let broken = done.as_ref().is_err_and(|refused| refused.failure.code.is_none() || is_gone(refused));
+        // Behind a pooler its transaction goes with it.
+        let broken = self.server.is_pooled() && done.is_err()
+            || done.as_ref().is_err_and(|refused| refused.failure.code.is_none() || is_gone(refused));
         if done.as_ref().is_err_and(|refused| refused.setup) {
             *self.shape.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
@@ -143,11 +149,24 @@ impl PostgresSink {
         done
     }
 
+    /// Behind a pooler nothing outlives a transaction, so whatever belongs together is in one.
+    async fn in_transaction<T>(
+        &self,
+        link: &mut Link,
+        run: impl AsyncFnOnce(&mut Link) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        let plain = |text: String| sqlx::raw_sql(AssertSqlSafe(text));
+        link.connection.execute(plain(self.server.begin())).await.map_err(|error| refused(&error))?;
+        let done = run(link).await?;
+        link.connection.execute(plain("COMMIT".to_owned())).await.map_err(|error| refused(&error))?;
+        Ok(done)
+    }
+
     async fn connect(&self) -> Result<Link, Refused> {
         if let Some(link) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Ok(link);
         }
-        let connection = PgConnection::connect_with(&self.options).await.map_err(|error| refused(&error))?;
+        let connection = self.server.connect().await.map_err(|error| refused(&error))?;
         Ok(Link { connection, function_of: None })
     }
 
@@ -168,6 +187,7 @@ impl PostgresSink {
              WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped",
         )
         .bind(self.table.quoted(Dialect::Postgres))
+        .persistent(false)
         .fetch_all(&mut *connection)
         .await
         .map_err(|error| refused(&error))?;
@@ -249,7 +269,7 @@ impl PostgresSink {
         let called = self
             .with(async |link: &mut Link| {
                 let shape = self.shape(link).await?;
-                let call = Function::call(&shape, link, rows).await;
+                let call = Function::call(&shape, link, &self.server, rows).await;
                 call.map_err(|error| refused(&error))
             })
             .await;
@@ -269,8 +289,8 @@ impl Sink for PostgresSink {
         let written = self
             .with(async |link: &mut Link| {
                 let shape = self.shape(link).await?;
-                let inserted =
-                    isolate::run_insert(&mut link.connection, &shape.insert, self.table.width(), rows);
+                let (width, named) = (self.table.width(), self.server.names_statements());
+                let inserted = isolate::run_insert(&mut link.connection, &shape.insert, named, width, rows);
                 inserted.await.map_err(|error| refused(&error))
             })
             .await;
@@ -315,6 +335,7 @@ async fn look(
          WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
     )
     .bind(table.quoted(Dialect::Postgres))
+    .persistent(false)
     .fetch_all(&mut *connection)
     .await?;
     let keys = unique_indexes(connection, table).await?;
@@ -334,6 +355,7 @@ async fn unique_indexes(
          AND i.indexprs IS NULL",
     )
     .bind(table.quoted(Dialect::Postgres))
+    .persistent(false)
     .fetch_all(connection)
     .await
 }
