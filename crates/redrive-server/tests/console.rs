@@ -470,7 +470,7 @@ async fn a_store_that_is_down_is_a_503_that_says_when_to_come_back() {
             None => stand.get(path).await,
             Some(body) => stand.post(path, body.to_owned()).await,
         };
-        answer.assert_problem(503, &["does not answer"]);
+        answer.assert_problem(503, &["store"]);
         assert!(answer.headers.contains_key("retry-after"), "{path}");
         assert!(!answer.text.contains("missing"), "the place of the database is for the log");
     }
