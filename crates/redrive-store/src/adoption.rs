@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::catalog::{ColumnInfo, ColumnType, Table};
 use crate::dialect::Dialect;
 use crate::error::Error;
+use crate::rights::{Grant, Rights};
 use crate::schema;
+use crate::session::Session;
 
 /// What a migration of one pipeline would do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,15 +19,46 @@ pub struct Plan {
     pub statements: Vec<String>,
     /// What keeps the tables from being used. While there is anything here, a migration changes nothing.
     pub problems: Vec<String>,
+    /// The rights that a role needs that uses the tables and changes nothing about them.
+    pub grants: Vec<Grant>,
 }
 
 impl Plan {
     /// Both plans.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
-        self.statements.extend(other.statements);
+        // A schema that is missing is made once.
+        let is_new = |statement: &String| !self.statements.contains(statement);
+        let new: Vec<String> = other.statements.into_iter().filter(is_new).collect();
+        self.statements.extend(new);
         self.problems.extend(other.problems);
+        self.grants.extend(
+            other.grants.into_iter().filter(|grant| !self.grants.contains(grant)).collect::<Vec<_>>(),
+        );
         self
+    }
+
+    /// The same plan, with what must be granted on these tables; what is missing is a problem.
+    pub(crate) async fn with_rights(
+        mut self,
+        session: &mut Session,
+        dialect: Dialect,
+        tables: &[String],
+        wanted: &[&'static str],
+    ) -> Result<Self, Error> {
+        for table in tables {
+            let Rights { grants, problems } = Rights::on(session, dialect, table, wanted).await?;
+            self = self.and(Self { statements: Vec::new(), problems, grants });
+        }
+        Ok(self)
+    }
+
+    /// Whether the tables lack something that statements of ours name: they were changed since they were migrated.
+    #[must_use]
+    pub fn lacks_columns(&self) -> bool {
+        let adds =
+            |statement: &String| statement.starts_with("CREATE TABLE") || statement.contains(" ADD COLUMN ");
+        self.statements.iter().any(adds)
     }
 
     /// # Errors

@@ -53,7 +53,7 @@ impl Audit {
     /// The audit log of this database. Nothing is asked of it yet.
     #[must_use]
     pub fn new(database: Database) -> Self {
-        let names = Names::new(database.dialect()).with("table", "redrive_audit");
+        let names = Names::new(database.dialect()).with("table", &database.own_table("redrive_audit"));
         let insert = Insert::new(&names, database.dialect(), "id", &COLUMNS, OnConflict::Fail);
         Self { database, names, insert }
     }

@@ -14,7 +14,7 @@ use sqlx::{Connection as _, Executor as _};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::deadlines::{Deadlines, within};
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, check_name};
 use crate::error::{Error, bad_address};
 use crate::listener::Listener;
 use crate::neighbour;
@@ -33,6 +33,8 @@ const ROWS: usize = 500;
 #[derive(Debug, Clone)]
 pub struct Database {
     shared: Arc<Shared>,
+    /// The schema of redrive's own tables, if it is not the current one.
+    own_schema: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -92,7 +94,7 @@ impl Database {
         let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let (kept, writer) = (Mutex::default(), Arc::default());
         let shared = Shared { dialect, address, deadlines, room, kept, writer };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self { shared: Arc::new(shared), own_schema: None })
     }
 
     /// The database at this address, once it has answered.
@@ -104,6 +106,26 @@ impl Database {
         let database = Self::open(url)?;
         database.ping().await?;
         Ok(database)
+    }
+
+    /// The same database, with redrive's own tables in this schema (MySQL: in this database). SQLite has no schemas.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when the name cannot be used.
+    pub fn with_own_schema(mut self, schema: &str) -> Result<Self, Error> {
+        check_name("schema", schema)?;
+        self.own_schema = (self.dialect() != Dialect::Sqlite).then(|| schema.into());
+        Ok(self)
+    }
+
+    /// The schema of redrive's own tables, if it is not the current one.
+    pub(crate) fn own_schema(&self) -> Option<&str> {
+        self.own_schema.as_deref()
+    }
+
+    /// The whole name of one of redrive's own tables.
+    pub(crate) fn own_table(&self, table: &str) -> String {
+        self.own_schema().map_or_else(|| table.to_owned(), |schema| format!("{schema}.{table}"))
     }
 
     /// Which kind it is.

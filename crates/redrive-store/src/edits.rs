@@ -44,7 +44,7 @@ impl Edits {
     /// The record of this database. Nothing is asked of it yet.
     #[must_use]
     pub fn new(database: Database) -> Self {
-        let names = Names::new(database.dialect()).with("table", "redrive_edit");
+        let names = Names::new(database.dialect()).with("table", &database.own_table("redrive_edit"));
         let insert = Insert::new(&names, database.dialect(), "id", &COLUMNS, OnConflict::Fail);
         Self { database, names, insert }
     }

@@ -21,6 +21,7 @@ use crate::dialect::{Dialect, check_name};
 use crate::error::Error;
 use crate::insert::{Cell, Insert, Kind, OnConflict, chunks};
 use crate::queue::{Queue, work_store};
+use crate::rights;
 use crate::row::Times;
 use crate::schema;
 use crate::session::Session;
@@ -242,7 +243,8 @@ impl FailedEvents {
         let known = COLUMNS.iter().map(|(name, _)| *name).chain([key, payload]).chain(ADDITIONS);
         problems.extend(adoption::unfilled(dialect, &table, &known.collect::<Vec<_>>()));
         problems.extend(adoption::sqlite_id(dialect, &table, "id"));
-        Ok(Plan { statements, problems })
+        let plan = Plan { statements, problems, ..Plan::default() };
+        plan.with_rights(session, dialect, &schema::tables(&names, &files), &rights::ALL).await
     }
 
     /// The names of the store, and the pieces of SQL that depend on the table's columns.

@@ -121,13 +121,13 @@ pub(crate) struct Index {
 impl Index {
     /// The index of the letters that `names` names.
     pub(crate) fn new(database: &Database, names: &Names, pipeline: &str) -> Self {
-        let (dialect, parked) = (database.dialect(), "redrive_parked_letter");
+        let (dialect, parked) = (database.dialect(), database.own_table("redrive_parked_letter"));
         let names = names
             .clone()
-            .with("places", "redrive_index_place")
-            .with_table("parked", "parked_name", parked)
+            .with("places", &database.own_table("redrive_index_place"))
+            .with_table("parked", "parked_name", &parked)
             .with_sql("portion", &PORTION.to_string());
-        let of_parked = Names::new(dialect).with("table", parked);
+        let of_parked = Names::new(dialect).with("table", &parked);
         Self {
             pipeline: pipeline.to_owned(),
             park: Insert::new(&of_parked, dialect, "id", &PARKED, OnConflict::Skip),

@@ -24,6 +24,7 @@ use crate::error::{Error, again};
 use crate::insert::{Cell, Executor, Insert, Kind, OnConflict, chunks};
 use crate::queue::{Queue, work_store};
 use crate::requests::{Answered, Begun, RequestKey, Requests};
+use crate::rights;
 use crate::row::Times;
 use crate::schema;
 use crate::session::Session;
@@ -243,7 +244,9 @@ impl Jobs {
         files.extend(schema::notify(dialect));
         let statements = schema::plan(session, dialect, &names, &files).await?;
         let problems = self.problems(&names, &table);
-        Ok(Plan { statements, problems }.and(self.requests.plan_in(session).await?))
+        let plan = Plan { statements, problems, ..Plan::default() };
+        let plan = plan.with_rights(session, dialect, &schema::tables(&names, &files), &rights::ALL).await?;
+        Ok(plan.and(self.requests.plan_in(session).await?))
     }
 
     fn problems(&self, names: &Names, table: &Table) -> Vec<String> {

@@ -109,8 +109,8 @@ impl Letters {
     pub fn new(database: Database, pipeline: &str, kind: PipelineKind) -> Self {
         let dialect = database.dialect();
         let names = Names::new(dialect)
-            .with_table("table", "table_name", "redrive_letter")
-            .with("letters", "redrive_letter")
+            .with_table("table", "table_name", &database.own_table("redrive_letter"))
+            .with("letters", &database.own_table("redrive_letter"))
             .with("letter_id", "id")
             .with_sql("source_key", if dialect == Dialect::MySql { "source_key" } else { "source" })
             .with_literal("pipeline", pipeline)

@@ -179,8 +179,8 @@ impl Operations {
     pub fn new(database: Database) -> Self {
         let dialect = database.dialect();
         let names = Names::new(dialect)
-            .with("table", "redrive_operation")
-            .with("portions", "redrive_operation_portion")
+            .with("table", &database.own_table("redrive_operation"))
+            .with("portions", &database.own_table("redrive_operation_portion"))
             .with_sql("until", dialect.after_now())
             .with_sql("whole", if dialect == Dialect::MySql { "SIGNED" } else { "BIGINT" });
         let columns = [
@@ -198,7 +198,8 @@ impl Operations {
             ("letters", Kind::Int),
             ("ids", Kind::Text),
         ];
-        let portion_names = Names::new(dialect).with("table", "redrive_operation_portion");
+        let portion_names =
+            Names::new(dialect).with("table", &database.own_table("redrive_operation_portion"));
         let hold = format!(
             "UPDATE {{table}} SET runner_until = {{until}}, runner = $2 WHERE id = $3 AND state IN {ACTIVE} \
              AND (runner IS NULL OR runner = $4 OR runner_until < {{now}})"

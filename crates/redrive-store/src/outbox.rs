@@ -25,6 +25,7 @@ use crate::error::{Error, again};
 use crate::insert::{Cell, Executor, Insert, Kind, OnConflict, portions};
 use crate::queue::{Queue, work_store};
 use crate::requests::{Answered, Begun, RequestKey, Requests};
+use crate::rights;
 use crate::row::Times;
 use crate::schema;
 use crate::session::Session;
@@ -247,7 +248,9 @@ impl Outbox {
         let mut statements = schema::plan(session, dialect, &names, &files).await?;
         statements.extend(tables.additions(&names));
         let problems = tables.problems(&names, self.options.ordering);
-        Ok(Plan { statements, problems }.and(self.requests.plan_in(session).await?))
+        let plan = Plan { statements, problems, ..Plan::default() };
+        let plan = plan.with_rights(session, dialect, &schema::tables(&names, &files), &rights::ALL).await?;
+        Ok(plan.and(self.requests.plan_in(session).await?))
     }
 
     async fn tables(&self, session: &mut Session) -> Result<Tables, Error> {

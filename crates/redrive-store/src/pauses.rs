@@ -27,7 +27,7 @@ impl Pauses {
     /// Those of this database. Nothing is asked of it yet.
     #[must_use]
     pub fn new(database: Database) -> Self {
-        let names = Names::new(database.dialect()).with("table", "redrive_pause");
+        let names = Names::new(database.dialect()).with("table", &database.own_table("redrive_pause"));
         let insert = Insert::new(&names, database.dialect(), "id", &COLUMNS, OnConflict::Skip);
         Self { database, names, insert }
     }

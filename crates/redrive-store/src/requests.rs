@@ -87,12 +87,14 @@ impl Requests {
     /// The ledger of this database. Nothing is asked of it yet.
     #[must_use]
     pub fn new(database: Database) -> Self {
-        Self::in_table(database, TABLE)
+        let table = database.own_table(TABLE);
+        Self::in_table(database, &table)
     }
 
-    /// The ledger in the schema of this table: whoever may use the one needs no rights elsewhere.
+    /// The ledger in redrive's own schema, or else in that of this table: whoever may use the one needs no rights
+    /// elsewhere.
     pub(crate) fn beside(database: Database, table: &str) -> Self {
-        match table.rsplit_once('.') {
+        match table.rsplit_once('.').filter(|_| database.own_schema().is_none()) {
             Some((schema, _)) => Self::in_table(database, &format!("{schema}.{TABLE}")),
             None => Self::new(database),
         }
@@ -141,9 +143,7 @@ impl Requests {
 
     /// As [`Requests::plan`], on this connection.
     pub(crate) async fn plan_in(&self, session: &mut Session) -> Result<Plan, Error> {
-        let files = [self.names.text(SCHEMA)];
-        let statements = schema::plan(session, self.database.dialect(), &self.names, &files).await?;
-        Ok(Plan { statements, problems: Vec::new() })
+        schema::plan_own(session, &self.database, &self.names, &[self.names.text(SCHEMA)]).await
     }
 
     /// Asks for something under a key. `scope` says what may be asked for under the same keys, `digest` what is

@@ -12,6 +12,7 @@ use crate::catalog::split;
 use crate::database::Database;
 use crate::dialect::Dialect;
 use crate::error::Error;
+use crate::rights;
 use crate::session::Session;
 use crate::statement::{Effort, Names, Statement};
 use crate::value::Value;
@@ -21,10 +22,7 @@ const POSTGRES_LOCK: i64 = 0x0072_6564_7269_7665;
 
 /// Makes the tables, columns and indexes of a schema file that do not exist yet.
 pub(crate) async fn migrate(database: &Database, names: &Names, files: &[&str]) -> Result<(), Error> {
-    let mut session = lock(database).await?;
-    let statements = plan(&mut session, database.dialect(), names, files).await?;
-    run(&mut session, database.dialect(), &statements).await?;
-    unlock(database.dialect(), session).await
+    carry_out(database, async |session| plan_own(session, database, names, files).await).await
 }
 
 /// Makes a plan and carries it out, one instance at a time, unless the plan has problems.
@@ -45,9 +43,41 @@ pub(crate) async fn carry_out(
 
 /// What [`migrate`] would do.
 pub(crate) async fn plan_of(database: &Database, names: &Names, files: &[&str]) -> Result<Plan, Error> {
-    let mut session = database.session().await?;
-    let statements = plan(&mut session, database.dialect(), names, files).await?;
-    Ok(Plan { statements, problems: Vec::new() })
+    plan_own(&mut database.session().await?, database, names, files).await
+}
+
+/// The plan for tables of redrive's own, with the schema that they are in.
+pub(crate) async fn plan_own(
+    session: &mut Session,
+    database: &Database,
+    names: &Names,
+    files: &[&str],
+) -> Result<Plan, Error> {
+    let dialect = database.dialect();
+    let mut statements = plan(session, dialect, names, files).await?;
+    if let Some(schema) = database.own_schema().filter(|_| !statements.is_empty()) {
+        let found =
+            Statement::new(dialect, "SELECT 1 FROM information_schema.schemata WHERE schema_name = $1");
+        if session.rows(&found, vec![Value::Text(schema.to_owned())]).await?.is_empty() {
+            statements.insert(0, format!("CREATE SCHEMA {}", dialect.quote(schema)));
+        }
+    }
+    Plan { statements, ..Plan::default() }
+        .with_rights(session, dialect, &tables(names, files), &rights::ALL)
+        .await
+}
+
+/// The tables that these files make.
+pub(crate) fn tables(names: &Names, files: &[&str]) -> Vec<String> {
+    let made = |statement: &String| match Addition::of(statement) {
+        Addition::Table { table } => Some(table),
+        _ => None,
+    };
+    files
+        .iter()
+        .flat_map(|file| statements(&names.fill(file)))
+        .filter_map(|statement| made(&statement))
+        .collect()
 }
 
 /// The statements that make what does not exist yet.

@@ -22,6 +22,7 @@ use crate::database::Database;
 use crate::dialect::{Dialect, check_name};
 use crate::error::Error;
 use crate::insert::{Cell, Kind, chunks, from_arrays, from_json, mysql_row};
+use crate::rights;
 use crate::schema;
 use crate::session::Session;
 use crate::statement::{Names, Sql, Statement, sql};
@@ -157,7 +158,9 @@ impl Target {
         let roles = [(key, Role::Key), (payload, Role::Value)];
         let mut problems = adoption::problems(dialect, &table, &self.names.fill(file), &roles);
         problems.extend(adoption::unfilled(dialect, &table, &[key, payload]));
-        Ok(Plan { statements: schema::plan(session, dialect, &self.names, &[file]).await?, problems })
+        let statements = schema::plan(session, dialect, &self.names, &[file]).await?;
+        let plan = Plan { statements, problems, ..Plan::default() };
+        plan.with_rights(session, dialect, &schema::tables(&self.names, &[file]), &rights::SAVE).await
     }
 
     /// The statements for the table as it is.

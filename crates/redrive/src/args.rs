@@ -89,6 +89,9 @@ pub(crate) enum Command {
         /// Print every statement that would be run and every problem, and change nothing.
         #[arg(long)]
         dry_run: bool,
+        /// Print the statements that grant this role what `serve` needs on the tables, and change nothing.
+        #[arg(long, value_name = "ROLE", conflicts_with = "dry_run")]
+        grants: Option<String>,
     },
 
     /// Show every pipeline: its letters, its backlog, what is wrong with it.

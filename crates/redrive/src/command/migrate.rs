@@ -26,6 +26,12 @@ pub(crate) fn check(config: &Config) -> Result<(), Failure> {
     runtime()?.block_on(look(config, false))
 }
 
+/// Prints the statements that grant a role what `serve` needs; changes nothing.
+pub(crate) fn grants(config: &Config, role: &str) -> Result<(), Failure> {
+    prepare_data_dir(&config.server.data_dir)?;
+    runtime()?.block_on(print_grants(config, role))
+}
+
 async fn migrate(config: &Config) -> Result<(), Failure> {
     let parts = parts(config)?;
     let mut unusable = Vec::new();
@@ -80,6 +86,27 @@ async fn look(config: &Config, with_statements: bool) -> Result<(), Failure> {
                 "ok: {}: {count} statements to run, see redrive migrate --dry-run",
                 title(part)
             ))?,
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(failure(&failed, parts.len())) }
+}
+
+async fn print_grants(config: &Config, role: &str) -> Result<(), Failure> {
+    let parts = parts(config)?;
+    let mut failed = Vec::new();
+    for part in &parts {
+        match part.plan().await {
+            Ok(plan) => {
+                let none = if plan.grants.is_empty() { ": SQLite has no rights" } else { "" };
+                say(&format!("-- {}{none}", title(part)))?;
+                for grant in &plan.grants {
+                    say(&grant.to(role))?;
+                }
+            }
+            Err(error) => {
+                complain(part, &error.to_string())?;
+                failed.push(error);
+            }
         }
     }
     if failed.is_empty() { Ok(()) } else { Err(failure(&failed, parts.len())) }

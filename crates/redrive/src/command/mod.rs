@@ -73,8 +73,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let ending = if *keep { Ending::StayOpen } else { Ending::Close };
             Ok(runtime()?.block_on(demo::run(scale, tempo, ending))?)
         }
-        Command::Migrate { dry_run: true } => migrate::dry_run(&configuration(args)?.1),
-        Command::Migrate { dry_run: false } => migrate::run(&configuration(args)?.1),
+        Command::Migrate { grants: Some(role), .. } => migrate::grants(&configuration(args)?.1, role),
+        Command::Migrate { dry_run: true, .. } => migrate::dry_run(&configuration(args)?.1),
+        Command::Migrate { .. } => migrate::run(&configuration(args)?.1),
         Command::Serve => {
             let (source, config) = configuration(args)?;
             Ok(serve::run(&source, &config)?)

@@ -16,6 +16,30 @@ pub struct TableName(String);
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ColumnName(String);
 
+/// A schema: letters, digits and underscores only.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SchemaName(String);
+
+impl SchemaName {
+    /// The name as it stands in SQL.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Setting for SchemaName {
+    fn kind() -> String {
+        "schema name".to_owned()
+    }
+
+    fn read(node: &Node, _: &Environment) -> Result<Self, Wrong> {
+        const EXPECTED: &str = "a schema name of letters, digits and underscores, at most 48 characters long";
+        let name = text(node, EXPECTED)?;
+        if is_plain(name) { Ok(Self(name.to_owned())) } else { Err(Wrong::expected(EXPECTED)) }
+    }
+}
+
 impl TableName {
     /// The name as it stands in SQL.
     #[must_use]

@@ -44,7 +44,7 @@ pub use auto_redrive::{AutoRedrive, FailureClass, Letters};
 pub use database::{Backend, DatabaseUrl};
 pub use environment::Environment;
 pub use handler::{CommandHandler, Handler, HttpHandler, KafkaHandler};
-pub use identifier::{ColumnName, TableName};
+pub use identifier::{ColumnName, SchemaName, TableName};
 pub use ingest::{
     IngestBatch, IngestConfig, JournalConfig, OnFull, RecoveryConfig, SpoolConfig, UploadConfig,
 };

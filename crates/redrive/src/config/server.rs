@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::database::DatabaseUrl;
 use super::document::Node;
 use super::environment::Environment;
+use super::identifier::SchemaName;
 use super::section::Section;
 use super::setting::{Setting, Wrong, choice, text};
 use super::size::ByteSize;
@@ -21,6 +22,8 @@ pub struct ServerConfig {
     pub data_dir: PathBuf,
     /// The default database of every pipeline, and the one of the console.
     pub database: DatabaseUrl,
+    /// The schema of redrive's own tables, in every database that has schemas.
+    pub schema: Option<SchemaName>,
     /// Who may call the API.
     pub tokens: Vec<Token>,
     /// How long a stop may take.
@@ -117,6 +120,12 @@ impl ServerConfig {
                 "`sqlite:DATA-DIR/redrive.db`",
                 "The console's database, and the default of every pipeline: `sqlite:PATH`, \
                  `postgres://…` or `mysql://…`; `\"env:NAME\"` takes it from a variable.",
+            ),
+            schema: section.optional(
+                "schema",
+                "The schema of redrive's own tables (`redrive_…`) on Postgres, on MySQL the database of them; made if \
+                 it is missing. Without it they are in the current one, and `redrive_request` beside the pipeline's \
+                 table.",
             ),
             data_dir,
             tokens: section.list("tokens", "Who may call the API.", Token::read),

@@ -2,22 +2,31 @@
 
 use std::collections::HashMap;
 
-use redrive::config::DatabaseUrl;
+use redrive::config::{DatabaseUrl, SchemaName};
 use redrive_store::{Database, Error};
 
 /// The databases that are in use.
-#[derive(Default)]
-pub(super) struct Databases {
+pub(super) struct Databases<'a> {
     open: HashMap<DatabaseUrl, Database>,
+    /// Where redrive's own tables are.
+    schema: Option<&'a SchemaName>,
 }
 
-impl Databases {
+impl<'a> Databases<'a> {
+    /// None yet; redrive's own tables are in this schema of each.
+    pub(super) fn new(schema: Option<&'a SchemaName>) -> Self {
+        Self { open: HashMap::new(), schema }
+    }
+
     /// The database at this address.
     pub(super) fn open(&mut self, url: &DatabaseUrl) -> Result<Database, Error> {
         if let Some(database) = self.open.get(url) {
             return Ok(database.clone());
         }
-        let database = Database::open(url.expose())?;
+        let mut database = Database::open(url.expose())?;
+        if let Some(schema) = self.schema {
+            database = database.with_own_schema(schema.as_str())?;
+        }
         self.open.insert(url.clone(), database.clone());
         Ok(database)
     }

@@ -43,7 +43,7 @@ pub(super) struct Wired<'a, C, S> {
 impl<'a> Stores<'a> {
     /// Opens none of them yet.
     pub(crate) fn of(config: &'a Config) -> Result<Self, Error> {
-        let mut databases = Databases::default();
+        let mut databases = Databases::new(config.server.schema.as_ref());
         let own = &config.server.database;
         let database = databases.open(own)?;
         let records = Arc::new(Records::of(&database));
