@@ -18,6 +18,7 @@
 //! | [`fingerprint`] | which failures are "the same" |
 //! | [`dead_letter`] | what an operator sees, filters and acts on |
 //! | [`books`] | whether everything that was accepted is somewhere |
+//! | [`trouble`] | why something cannot do its work, as a code and in words |
 //! | [`handler`] | the one trait that users implement |
 
 pub mod backoff;
@@ -34,3 +35,4 @@ pub mod ladder;
 pub mod lease;
 pub mod policy;
 pub mod state;
+pub mod trouble;

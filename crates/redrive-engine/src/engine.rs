@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redrive_core::trouble::{Reason, Trouble};
 use redrive_store::{Announcements, Audit};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -140,7 +141,7 @@ async fn keep_working(
             Some(Err(error)) if error.is_panic() => {
                 let said = format!("a worker ended in a defect and was replaced: {error}");
                 tracing::error!(pipeline = %pipeline.name, worker = %name, %error, "a worker ended in a defect");
-                pipeline.health.set(Err(said));
+                pipeline.health.set(Err(Trouble::new(Reason::Defect, said)));
             }
             _ => return,
         }

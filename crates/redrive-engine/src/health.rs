@@ -5,12 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redrive_core::event::WorkId;
+use redrive_core::trouble::{Reason, Trouble};
+use tokio::time::Instant;
 
 /// After how long a settlement that the table refused is tried again: at first, and at most.
 const FIRST_DELAY: Duration = Duration::from_secs(60);
 const LONGEST_DELAY: Duration = Duration::from_secs(60 * 60);
 /// The most refused settlements that are remembered one by one.
 const MOST: usize = 10_000;
+/// How long a refused redrive is reported when nobody tries another one.
+const REDRIVE_REPORTED: Duration = Duration::from_secs(10 * 60);
 
 /// Whether a pipeline works, and if not, why: what its store said, or which part of it ended in a defect.
 #[derive(Debug, Clone, Default)]
@@ -19,12 +23,14 @@ pub struct Health(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     /// What keeps it from working, until that has passed.
-    trouble: Option<String>,
-    /// What only a restart mends.
-    defect: Option<String>,
+    trouble: Option<Trouble>,
+    /// What only a restart fixes.
+    defect: Option<Trouble>,
     /// The work whose settlement the table refused: how often, and what the store said last.
     refused: BTreeMap<WorkId, u32>,
     refusal: String,
+    /// The last redrive, if the table refused it.
+    redrive: Option<(Instant, Trouble)>,
 }
 
 /// What becomes of work whose settlement was refused.
@@ -39,14 +45,23 @@ impl Health {
     /// How it is now.
     ///
     /// # Errors
-    /// What is wrong with it, for a person.
-    pub fn get(&self) -> Result<(), String> {
+    /// What is wrong with it.
+    pub fn get(&self) -> Result<(), Trouble> {
         let state = self.state();
+        let refused_redrive = || {
+            let (at, trouble) = state.redrive.as_ref()?;
+            (at.elapsed() < REDRIVE_REPORTED).then_some(trouble)
+        };
         match state.defect.as_ref().or(state.trouble.as_ref()) {
             Some(why) => Err(why.clone()),
-            None if !state.refused.is_empty() => Err(state.refused_in_words()),
-            None => Ok(()),
+            None if !state.refused.is_empty() => Err(state.refused_settlements()),
+            None => refused_redrive().map_or(Ok(()), |trouble| Err(trouble.clone())),
         }
+    }
+
+    /// How the last redrive went: what its table refused is reported until one goes through, or for ten minutes.
+    pub(crate) fn redriven(&self, redriven: Result<(), Trouble>) {
+        self.state().redrive = redriven.err().map(|trouble| (Instant::now(), trouble));
     }
 
     /// The table refused a settlement for good: it is set aside, for longer each time.
@@ -75,13 +90,13 @@ impl Health {
     }
 
     /// How its store is, or where its events go.
-    pub(crate) fn set(&self, health: Result<(), String>) {
+    pub(crate) fn set(&self, health: Result<(), Trouble>) {
         self.state().trouble = health.err();
     }
 
     /// A part of it has ended for good: whatever else gets better, it stays so.
     pub(crate) fn set_broken(&self, why: String) {
-        self.state().defect = Some(why);
+        self.state().defect = Some(Trouble::new(Reason::Defect, why));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -90,13 +105,13 @@ impl Health {
 }
 
 impl State {
-    fn refused_in_words(&self) -> String {
-        format!(
-            "the table refuses to settle {} of its rows; they are set aside and tried again, at the latest after an hour: \
-             {}",
-            self.refused.len(),
-            self.refusal
-        )
+    fn refused_settlements(&self) -> Trouble {
+        let (rows, refusal) = (self.refused.len(), &self.refusal);
+        let detail = format!(
+            "the table refuses to settle {rows} of its rows; they are set aside and tried again, at the latest after \
+             an hour: {refusal}"
+        );
+        Trouble::new(Reason::TableRefused, detail)
     }
 }
 
@@ -109,10 +124,10 @@ mod tests {
     fn a_defect_is_not_forgotten_when_the_store_is_back() {
         let health = Health::default();
         assert_eq!(health.get(), Ok(()));
-        health.set(Err("away".into()));
+        health.set(Err(Trouble::new(Reason::StoreUnreachable, "away")));
         health.set_broken("its watch ended".into());
         health.set(Ok(()));
-        assert_eq!(health.get(), Err("its watch ended".into()));
+        assert_eq!(health.get(), Err(Trouble::new(Reason::Defect, "its watch ended")));
     }
 
     #[test]
@@ -125,9 +140,25 @@ mod tests {
         for _ in 0..20 {
             assert!(health.refused(WorkId(1), "value too long").after <= LONGEST_DELAY);
         }
-        assert!(health.get().is_err_and(|why| why.contains("2 of its rows") && why.contains("too long")));
+        assert!(
+            health
+                .get()
+                .is_err_and(|why| why.detail.contains("2 of its rows") && why.detail.contains("too long"))
+        );
         assert!(!health.settled([WorkId(1)].iter()));
         assert!(health.settled([WorkId(2)].iter()), "the last one");
+        assert_eq!(health.get(), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_redrive_is_reported_until_one_goes_through_or_nobody_tries_again() {
+        let (health, refused) = (Health::default(), Trouble::new(Reason::TableRefused, "check"));
+        health.redriven(Err(refused.clone()));
+        assert_eq!(health.get(), Err(refused.clone()));
+        health.redriven(Ok(()));
+        assert_eq!(health.get(), Ok(()));
+        health.redriven(Err(refused));
+        tokio::time::advance(REDRIVE_REPORTED).await;
         assert_eq!(health.get(), Ok(()));
     }
 }

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use metrics::{Gauge, gauge};
 pub use redrive_core::ladder::Rung;
+use redrive_core::trouble::{Reason, Trouble};
 
 use crate::alerts::{AlertService, Dropped, Inert, LadderMoved};
 use crate::health::Health;
@@ -47,7 +48,11 @@ impl Ladder {
             return;
         }
         self.gauge.set(rung.level());
-        self.health.set(if rung < Rung::Disk { Ok(()) } else { Err(why.to_owned()) });
+        self.health.set(if rung < Rung::Disk {
+            Ok(())
+        } else {
+            Err(Trouble::new(Reason::EventsOnDisk, why))
+        });
         let (to, from) = (rung.name(), was.name());
         if rung > was {
             tracing::error!(pipeline = %self.pipeline, to, from, error = why, "down the ladder");

@@ -1,7 +1,8 @@
 //! The watch over a pipeline's dead letters: thresholds, reports, gauges.
 //!
 //! Looks every minute, and soon after something died; reports every ten minutes. Looking costs a count: so those
-//! that deaths ask for take no more than a small part of the store's time.
+//! that deaths ask for take no more than a small part of the store's time. The backlog is counted every few seconds,
+//! within the same part of its time, and the moment is a metric: a number is worth little without its age.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,10 +52,33 @@ impl Nudge {
 /// A look that a death asks for takes at most one part in this many of the store's time.
 const SHARE: u32 = 20;
 const SHORTEST: Duration = Duration::from_millis(500);
+/// How often the backlog is counted, while a count is quick.
+const BACKLOG_EVERY: Duration = Duration::from_secs(5);
 
 /// Watches until it is told to stop.
 pub(crate) async fn watch(pipeline: Arc<Pipeline>, options: WatchOptions, stop: CancellationToken) {
-    stop.run_until_cancelled(keep_looking(&pipeline, &options)).await;
+    let watching = async { tokio::join!(keep_looking(&pipeline, &options), keep_counting(&pipeline)) };
+    stop.run_until_cancelled(watching).await;
+}
+
+async fn keep_counting(pipeline: &Pipeline) {
+    loop {
+        let begun = Instant::now();
+        count_backlog(pipeline).await;
+        sleep_until(begun + (begun.elapsed() * SHARE).max(BACKLOG_EVERY)).await;
+    }
+}
+
+async fn count_backlog(pipeline: &Pipeline) {
+    let (name, at) = (pipeline.name.clone(), Timestamp::now());
+    match pipeline.store.backlog().await {
+        Ok(backlog) => {
+            gauge!("redrive_backlog", "pipeline" => name.clone()).set(backlog as f64);
+            gauge!("redrive_backlog_counted_timestamp_seconds", "pipeline" => name)
+                .set(at.as_second() as f64);
+        }
+        Err(error) => tracing::debug!(pipeline = %name, %error, "the backlog could not be counted"),
+    }
 }
 
 async fn keep_looking(pipeline: &Pipeline, options: &WatchOptions) {
@@ -82,10 +106,6 @@ async fn keep_looking(pipeline: &Pipeline, options: &WatchOptions) {
 
 async fn look(pipeline: &Pipeline) -> Option<Stats> {
     let name = pipeline.name.clone();
-    match pipeline.store.backlog().await {
-        Ok(backlog) => gauge!("redrive_backlog", "pipeline" => name.clone()).set(backlog as f64),
-        Err(error) => tracing::debug!(pipeline = %name, %error, "the backlog could not be counted"),
-    }
     let stats = match pipeline.letters.stats().await {
         Ok(stats) => stats,
         Err(error) => {

@@ -9,6 +9,7 @@ use metrics::{Counter, Histogram, counter, gauge, histogram};
 use redrive_core::dead_letter::PipelineKind;
 use redrive_core::event::{Event, WorkId};
 use redrive_core::lease::{Failed, Lease, Settlement};
+use redrive_core::trouble::Trouble;
 
 use crate::alerts::{DeadLetterAlert, HandlerDown, HandlerUp, Inert, escape};
 use crate::health::SetAside;
@@ -194,10 +195,10 @@ impl Witness {
         });
     }
 
-    pub(crate) fn store_down(&mut self, error: &str) {
+    pub(crate) fn store_down(&mut self, trouble: Trouble) {
         self.down = true;
         self.unanswered();
-        self.pipeline.health.set(Err(error.to_owned()));
+        self.pipeline.health.set(Err(trouble));
     }
 
     pub(crate) fn store_up(&mut self) {

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use redrive_core::event::{Event, WorkId};
 use redrive_core::failure::Failure;
 use redrive_core::lease::{Lease, Settlement};
+use redrive_core::trouble::{Reason, Trouble};
 use redrive_store::{Claim, Turn};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -256,8 +257,8 @@ impl Worker {
             Ok(Err(error)) if !error.is_unavailable() && !self.judged.is_empty() => {
                 self.settle_one_by_one(asked).await;
             }
-            Ok(Err(error)) => self.store_fails(asked, &error.to_string()).await,
-            Err(_) => self.store_fails(asked, &gave_up()).await,
+            Ok(Err(error)) => self.store_fails(asked, error.trouble()).await,
+            Err(_) => self.store_fails(asked, gave_up()).await,
         }
     }
 
@@ -345,12 +346,13 @@ impl Worker {
     }
 
     /// Keeps everything and waits a little; handlers that run go on meanwhile.
-    async fn store_fails(&mut self, asked: Instant, error: &str) {
+    async fn store_fails(&mut self, asked: Instant, trouble: Trouble) {
         if self.pause.is_zero() {
+            let error = &trouble.detail;
             tracing::error!(pipeline = %self.pipeline.name, worker = %self.name, error, "the store does not answer");
         }
         self.pipeline.aftermath.failed(asked, Instant::now(), self.pipeline.pace.lease);
-        self.witness.store_down(error);
+        self.witness.store_down(trouble);
         // What cannot be settled holds up no trial elsewhere.
         (self.sorting, self.leaving) = (None, None);
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
@@ -382,12 +384,12 @@ impl Worker {
                     self.leases.released(&settling);
                     continue;
                 }
-                Ok(Err(error)) => error.to_string(),
+                Ok(Err(error)) => error.trouble(),
                 Err(_) => gave_up(),
             };
             self.judged.append(&mut one);
             self.judged.extend(left);
-            return self.store_fails(asked, &away).await;
+            return self.store_fails(asked, away).await;
         }
         self.settled(&lost);
         self.sorted_out();
@@ -421,6 +423,6 @@ fn reason(result: &Result<(), Failure>) -> String {
     result.as_ref().err().map(ToString::to_string).unwrap_or_default()
 }
 
-fn gave_up() -> String {
-    format!("the store did not answer within {GIVE_UP:?}")
+fn gave_up() -> Trouble {
+    Trouble::new(Reason::StoreUnreachable, format!("the store did not answer within {GIVE_UP:?}"))
 }

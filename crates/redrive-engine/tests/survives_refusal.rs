@@ -191,7 +191,7 @@ async fn an_event_whose_letter_the_table_refuses_is_set_aside_and_reported() {
         pipeline
             .health
             .get()
-            .is_err_and(|why| why.contains("letters must not be") && why.contains("set aside"))
+            .is_err_and(|why| why.detail.contains("letters must not be") && why.detail.contains("set aside"))
     };
     eventually(Duration::from_secs(30), "it is reported", is_reported).await;
     let waits = "SELECT count(*) FROM outbox_event WHERE leased_by IS NULL AND retry_count = 0 \

@@ -248,7 +248,7 @@ async fn a_worker_that_ends_in_a_defect_is_replaced_and_readiness_says_so() {
     let (engine, pipeline) = fixture.start(pipeline);
     let ids = fixture.outbox.append(vec![event("OrderCreated", "{}"); 10]).await.unwrap();
     pipeline.bell.ring();
-    eventually(|| async { pipeline.health.get().is_err_and(|said| said.contains("defect")) }).await;
+    eventually(|| async { pipeline.health.get().is_err_and(|said| said.detail.contains("defect")) }).await;
     eventually(|| async { fixture.all_are(&ids, OutboxState::Processed).await }).await;
     eventually(|| async { pipeline.health.get().is_ok() }).await;
     engine.stop().await;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use redrive_core::trouble::{Reason, Trouble};
 use redrive_spool::Journal;
 
 use crate::observer::Observer;
@@ -37,6 +38,17 @@ impl Health {
         Err(problems.values().cloned().collect::<Vec<_>>().join("; "))
     }
 
+    /// What is wrong, as the fixed code of its first part and in the words of all.
+    ///
+    /// # Errors
+    /// As [`Health::get`].
+    pub fn check(&self) -> Result<(), Trouble> {
+        let detail = self.get();
+        let problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        let reason = problems.keys().next().map_or(Reason::KafkaUnavailable, |part| reason(part));
+        detail.map_err(|detail| Trouble::new(reason, detail))
+    }
+
     /// A journal of letters was opened.
     pub(crate) fn opened(&self, journal: &Journal) {
         self.observer.opened(journal);
@@ -58,5 +70,16 @@ impl Health {
                 problems.insert(part, error);
             }
         }
+    }
+}
+
+/// What a part that does not work means; those that are not listed talk to Kafka.
+fn reason(part: &str) -> Reason {
+    match part {
+        "sink" => Reason::SinkUnavailable,
+        "index" => Reason::IndexUnavailable,
+        "disk" | "letters on disk" => Reason::DiskUnusable,
+        "refused" => Reason::LettersRefused,
+        _ => Reason::KafkaUnavailable,
     }
 }

@@ -93,7 +93,12 @@ fn describe() {
         "redrive_kafka_spooled_total",
         "Letters that went to disk because Kafka did not take them."
     );
+    describe_gauge!(
+        "redrive_trouble",
+        "1 while something is wrong with a pipeline or store; the label reason says what."
+    );
     describe_gauge!("redrive_backlog", "Work that waits or is being done.");
+    describe_gauge!("redrive_backlog_counted_timestamp_seconds", "When redrive_backlog was counted.");
     describe_gauge!("redrive_dead_letters", "Dead letters by status.");
     describe_gauge!(
         "redrive_oldest_dead_letter_seconds",

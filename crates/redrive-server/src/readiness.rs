@@ -1,6 +1,7 @@
 //! What the server asks its owner: is everything there that the pipelines need?
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -11,7 +12,7 @@ pub trait Readiness: Send + Sync + 'static {
     async fn check(&self) -> Vec<Component>;
 }
 
-/// The state of one pipeline or store.
+/// The state of one pipeline or store. Anybody may read all of it but the detail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Component {
     /// Its name in the configuration.
@@ -20,6 +21,11 @@ pub struct Component {
     pub kind: &'static str,
     /// Whether it can work right now.
     pub ok: bool,
-    /// The state in words; without secrets, because everyone may read it.
-    pub detail: String,
+    /// What is wrong, as a fixed code such as `store-unreachable` or `table-refused`; null when nothing is.
+    pub reason: Option<&'static str>,
+    /// Since when it is so.
+    pub since: Timestamp,
+    /// The state in words, with what to do; left out for callers without a token where the server asks for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
 }

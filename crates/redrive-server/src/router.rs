@@ -140,7 +140,9 @@ mod tests {
     const LIMITS: Limits = Limits { body: 10 };
 
     fn component(name: &str, ok: bool) -> Component {
-        Component { name: name.to_owned(), kind: "outbox", ok, detail: "as said".to_owned() }
+        let reason = (!ok).then_some("store-unreachable");
+        let (since, detail) = (jiff::Timestamp::UNIX_EPOCH, Some("as said".to_owned()));
+        Component { name: name.to_owned(), kind: "outbox", ok, reason, since, detail }
     }
 
     static METRICS: LazyLock<Metrics> = LazyLock::new(|| Metrics::install().unwrap());

@@ -40,6 +40,8 @@ struct Levels {
     failed: f64,
     dead: f64,
     backlog: Option<f64>,
+    /// When the backlog was counted, in seconds since 1970; none where it is known at any time.
+    backlog_at: Option<f64>,
     waiting: f64,
     oldest: f64,
     rung: Option<f64>,
@@ -61,6 +63,7 @@ struct Point {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Latest {
     pub(crate) backlog: Option<u64>,
+    pub(crate) backlog_at: Option<Timestamp>,
     pub(crate) rung: Option<u8>,
     pub(crate) rates: Option<RatesView>,
 }
@@ -133,6 +136,7 @@ impl Pipeline {
             |of: fn(&Point) -> u32| recent.iter().map(|point| f64::from(of(point))).sum::<f64>() / seconds;
         Latest {
             backlog: levels.backlog.map(|backlog| whole(backlog).into()),
+            backlog_at: levels.backlog_at.and_then(|at| Timestamp::from_second(at as i64).ok()),
             rung: levels.rung.map(|rung| rung.clamp(0.0, 255.0) as u8),
             rates: (!recent.is_empty()).then(|| RatesView {
                 delivered: rate(|point| point.delivered),
@@ -193,6 +197,7 @@ fn levels(text: &str) -> HashMap<String, Levels> {
             ("redrive_dead_letters", "open" | "failed") => levels.waiting += value,
             ("redrive_oldest_dead_letter_seconds", _) => levels.oldest = value,
             ("redrive_ladder_rung", _) => levels.rung = Some(value),
+            ("redrive_backlog_counted_timestamp_seconds", _) => levels.backlog_at = Some(value),
             ("redrive_backlog" | "redrive_kafka_lag" | "redrive_waiting_events", _) => {
                 *levels.backlog.get_or_insert(0.0) += value;
             }

@@ -7,6 +7,7 @@ use redrive_core::classify;
 use redrive_core::dead_letter::Unavailable;
 use redrive_core::event::Refused;
 use redrive_core::failure::{Class, Code, Failure};
+use redrive_core::trouble::{Reason, Trouble};
 
 use crate::dialect::Dialect;
 
@@ -81,53 +82,6 @@ pub enum AddressProblem {
     NotADatabase,
 }
 
-/// Why a store did not do as asked, as a fixed code: for readiness, metrics and rules of alerts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Reason {
-    /// Nobody answers, or not in time.
-    StoreUnreachable,
-    /// The server answers that it cannot right now: locked, overloaded, starting up.
-    StoreBusy,
-    /// [`AddressProblem::Credentials`].
-    CredentialsRefused,
-    /// [`AddressProblem::NoDatabase`].
-    DatabaseMissing,
-    /// [`AddressProblem::OtherServer`].
-    WrongServer,
-    /// [`AddressProblem::FileNotOpened`] or [`AddressProblem::NotADatabase`].
-    FileUnusable,
-    /// The store refused a statement, and will refuse it again.
-    TableRefused,
-    /// The caller's input is at fault, not the store.
-    RequestRefused,
-    /// A setting cannot be used.
-    SettingRefused,
-}
-
-impl Reason {
-    /// The code. It never changes.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::StoreUnreachable => "store-unreachable",
-            Self::StoreBusy => "store-busy",
-            Self::CredentialsRefused => "credentials-refused",
-            Self::DatabaseMissing => "database-missing",
-            Self::WrongServer => "wrong-server",
-            Self::FileUnusable => "file-unusable",
-            Self::TableRefused => "table-refused",
-            Self::RequestRefused => "request-refused",
-            Self::SettingRefused => "setting-refused",
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 impl Error {
     /// Whether the same call may succeed later, be it that a person has to correct something first.
     #[must_use]
@@ -153,6 +107,12 @@ impl Error {
             Self::Refused { .. } | Self::OtherRequest(_) | Self::Busy(_) => Reason::RequestRefused,
             Self::Setting(_) => Reason::SettingRefused,
         }
+    }
+
+    /// Why, as a fixed code and in words.
+    #[must_use]
+    pub fn trouble(&self) -> Trouble {
+        Trouble::new(self.reason(), self.to_string())
     }
 
     /// What it means for the event that was being written.

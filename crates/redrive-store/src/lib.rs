@@ -63,7 +63,7 @@ pub use database::Database;
 pub use deadlines::Deadlines;
 pub use dialect::{Dialect, check_name};
 pub use edits::{EditedPayload, Edits};
-pub use error::{AddressProblem, DriverError, Error, Reason, failure};
+pub use error::{AddressProblem, DriverError, Error, failure};
 pub use failed_events::{FailedEvent, FailedEvents, FailedEventsOptions, MAX_RETRY_COUNT};
 pub use index::{Left, Parked, Place, Reading};
 pub use jobs::{Completed, Enqueued, Jobs, JobsOptions, NewJob};
@@ -74,6 +74,7 @@ pub use operations::{NewOperation, Opened, Operation, OperationState, Operations
 pub use outbox::{Ordering, Outbox, OutboxOptions, Processed};
 pub use pauses::Pauses;
 pub use postgres::PostgresServer;
+pub use redrive_core::trouble::Reason;
 pub use requests::{Answered, Asked, RequestKey, Requests};
 pub use rights::Grant;
 pub use target::{Record, Target, TargetOptions};

@@ -2,8 +2,9 @@
 //!
 //! A database that is down at the start is no reason to fail: it is tried again until it comes, and
 //! `/api/v1/ready` says so meanwhile. One that goes away later is noticed at the next look, or by the
-//! workers of its pipeline. What a look finds is told at once wherever it is shown, so that no two places
-//! say different things of a pipeline.
+//! workers of its pipeline. So is a table that was altered, or a right that was revoked, since: the catalogue is
+//! read again every few seconds, because some of it would show only when the next event dies or is redriven. What a
+//! look finds is reported at once wherever it is shown, so that no two places say different things of a pipeline.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use metrics::gauge;
+use redrive_core::trouble::{Reason, Trouble};
 use redrive_engine::console::Console;
 use redrive_engine::ingest::Ingest;
 use redrive_server::{Component, Readiness};
+use redrive_store::{Error, Plan};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -28,7 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How often it is looked when nobody asks.
-const LOOKED_EVERY: Duration = Duration::from_secs(5);
+const LOOKED_EVERY: Duration = Duration::from_secs(3);
+/// How long it may take to compare the tables of a part with what they must be. Nobody who asks waits for it.
+const COMPARED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The parts and how far each one is.
 pub(crate) struct Monitor {
@@ -39,6 +45,8 @@ pub(crate) struct Monitor {
     looks: AtomicU64,
     /// The look that was told last, by its number.
     told: Mutex<u64>,
+    /// What was wrong with each part at the last look, and since when it is so.
+    states: Mutex<HashMap<(&'static str, String), (Option<Reason>, Timestamp)>>,
 }
 
 struct Watched {
@@ -46,12 +54,14 @@ struct Watched {
     /// What starts when it is prepared.
     launch: Option<Launch>,
     progress: Mutex<Progress>,
+    /// Its tables as they were when they were looked at last.
+    tables: Mutex<Result<(), Trouble>>,
 }
 
 #[derive(Clone)]
 enum Progress {
     /// Not prepared yet, and why.
-    Waiting(String),
+    Waiting(Trouble),
     Prepared,
 }
 
@@ -65,11 +75,13 @@ impl Monitor {
     ) -> Self {
         let watched = |part: Part| {
             let launch = launches.remove(part.name());
-            let progress = Mutex::new(Progress::Waiting("connecting, no answer yet".to_owned()));
-            Watched { part, launch, progress }
+            let starting = Trouble::new(Reason::Starting, "connecting, no answer yet");
+            let progress = Mutex::new(Progress::Waiting(starting));
+            Watched { part, launch, progress, tables: Mutex::new(Ok(())) }
         };
         let parts = parts.into_iter().map(watched).collect();
-        Self { parts, ingests, console, looks: AtomicU64::new(0), told: Mutex::new(0) }
+        let (looks, told, states) = (AtomicU64::new(0), Mutex::new(0), Mutex::default());
+        Self { parts, ingests, console, looks, told, states }
     }
 
     /// Prepares and starts every part, each for as long as it takes; ends when all are done or at the stop.
@@ -100,9 +112,14 @@ impl Monitor {
 
     /// Looks, and tells what it found, until it is told to stop.
     pub(crate) async fn keep_looking(self: Arc<Self>, stop: CancellationToken) {
-        while stop.run_until_cancelled(self.check()).await.is_some() {
-            let _ = stop.run_until_cancelled(sleep(LOOKED_EVERY)).await;
-        }
+        let looking = async {
+            loop {
+                self.check().await;
+                sleep(LOOKED_EVERY).await;
+            }
+        };
+        let comparing = futures_util::future::join_all(self.parts.iter().map(Watched::keep_comparing));
+        let _ = stop.run_until_cancelled(async { tokio::join!(looking, comparing) }).await;
     }
 
     /// Lets go of every connection.
@@ -121,7 +138,7 @@ impl Monitor {
         }
         *told = look;
         let troubled = components.iter().filter(|component| !component.ok);
-        let troubled = troubled.map(|part| (part.name.clone(), part.detail.clone()));
+        let troubled = troubled.map(|part| (part.name.clone(), part.detail.clone().unwrap_or_default()));
         // It is ready, since it takes events in; but something is wrong with it.
         let stores = self.ingests.iter().filter_map(|ingest| {
             let error = ingest.status().store_down?;
@@ -132,6 +149,20 @@ impl Monitor {
             gauge!("redrive_ready", "kind" => *kind, "name" => name.clone()).set(f64::from(u8::from(*ok)));
         }
     }
+
+    /// What a look found of one part, with the time since when it is so.
+    fn component(&self, (kind, name): (&'static str, &str), found: Found) -> Component {
+        let Found { ok, reason, detail } = found;
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = states.entry((kind, name.to_owned())).or_insert_with(|| (reason, Timestamp::now()));
+        if state.0 != reason {
+            show_trouble(kind, name, state.0, 0.0);
+            *state = (reason, Timestamp::now());
+        }
+        show_trouble(kind, name, reason, 1.0);
+        let (since, reason) = (state.1, reason.map(Reason::as_str));
+        Component { name: name.to_owned(), kind, ok, reason, since, detail: Some(detail) }
+    }
 }
 
 impl Watched {
@@ -140,7 +171,7 @@ impl Watched {
         while let Err(error) = self.part.prepare().await {
             let (kind, name) = (self.part.kind(), self.part.name());
             tracing::warn!(kind, name, place = %self.part.place(), retry_in = ?pause, error = format!("{error}"), "not ready");
-            self.note(Progress::Waiting(format!("{error}")));
+            self.note(Progress::Waiting(error.trouble()));
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
@@ -154,25 +185,36 @@ impl Watched {
         tracing::info!(kind = self.part.kind(), name = self.part.name(), "ready");
     }
 
-    async fn look(&self) -> Component {
-        let progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match progress {
-            Progress::Waiting(why) => self.component(Err(why)),
-            Progress::Prepared => match timeout(PATIENCE, self.part.ping()).await {
-                Ok(Ok(())) => self.component(self.launch.as_ref().map_or(Ok(()), Launch::health)),
-                Ok(Err(error)) => self.component(Err(format!("{error}"))),
-                Err(_) => self.component(Err(format!("no answer within {PATIENCE:?}"))),
-            },
+    async fn look(&self) -> Result<(), Trouble> {
+        match self.progress() {
+            Progress::Waiting(why) => Err(why),
+            Progress::Prepared => {
+                in_time(self.part.ping()).await?;
+                self.tables.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+                self.launch.as_ref().map_or(Ok(()), Launch::health)
+            }
         }
     }
 
-    fn component(&self, state: Result<(), String>) -> Component {
-        Component {
-            name: self.part.name().to_owned(),
-            kind: self.part.kind(),
-            ok: state.is_ok(),
-            detail: state.err().unwrap_or_else(|| "ready".to_owned()),
+    /// Compares the tables with what they must be, for ever, each part at its own pace.
+    async fn keep_comparing(&self) {
+        loop {
+            if matches!(self.progress(), Progress::Prepared) {
+                self.compare().await;
+            }
+            sleep(LOOKED_EVERY).await;
         }
+    }
+
+    /// A database that does not answer says nothing about its tables.
+    async fn compare(&self) {
+        if let Ok(Ok(plan)) = timeout(COMPARED_WITHIN, self.part.plan()).await {
+            *self.tables.lock().unwrap_or_else(PoisonError::into_inner) = check(&plan);
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn note(&self, progress: Progress) {
@@ -180,25 +222,81 @@ impl Watched {
     }
 }
 
-/// An ingest pipeline takes events in while its store is down: it is ready, and says what waits.
-fn component(ingest: &Ingest) -> Component {
-    let status = ingest.status();
-    let files = status.spool.files;
-    let detail = match status.store_down {
-        Some(error) => format!("ready; the store does not answer, {files} files wait on disk: {error}"),
-        None if files > 0 => format!("ready; {files} files wait on disk to be uploaded"),
-        None => "ready".to_owned(),
-    };
-    Component { name: ingest.name().to_owned(), kind: "ingest", ok: true, detail }
+/// What a look found.
+struct Found {
+    ok: bool,
+    reason: Option<Reason>,
+    detail: String,
+}
+
+impl From<Result<(), Trouble>> for Found {
+    fn from(look: Result<(), Trouble>) -> Self {
+        match look {
+            Ok(()) => Self { ok: true, reason: None, detail: "ready".to_owned() },
+            Err(Trouble { reason, detail }) => Self { ok: false, reason: Some(reason), detail },
+        }
+    }
+}
+
+impl From<&Ingest> for Found {
+    /// An ingest pipeline takes events in while its store is down: it is ready, and says what waits.
+    fn from(ingest: &Ingest) -> Self {
+        let status = ingest.status();
+        let files = status.spool.files;
+        let reason = status.store_down.is_some().then_some(Reason::ObjectStoreUnavailable);
+        let detail = match status.store_down {
+            Some(error) => format!("ready; the store does not answer, {files} files wait on disk: {error}"),
+            None if files > 0 => format!("ready; {files} files wait on disk to be uploaded"),
+            None => "ready".to_owned(),
+        };
+        Self { ok: true, reason, detail }
+    }
+}
+
+async fn in_time<T>(asked: impl Future<Output = Result<T, Error>>) -> Result<T, Trouble> {
+    match timeout(PATIENCE, asked).await {
+        Ok(answer) => answer.map_err(|error| error.trouble()),
+        Err(_) => Err(Trouble::new(Reason::StoreUnreachable, format!("no answer within {PATIENCE:?}"))),
+    }
+}
+
+/// Whether tables that were right when the pipeline started still are.
+fn check(plan: &Plan) -> Result<(), Trouble> {
+    if !plan.problems.is_empty() {
+        let detail =
+            format!("the tables have changed and cannot be used as they are: {}", plan.problems.join("; "));
+        return Err(Trouble::new(Reason::TableRefused, detail));
+    }
+    if plan.lacks_columns() {
+        let detail = format!(
+            "tables or columns of redrive's are gone since it started: run `redrive migrate`, which would run: {}",
+            plan.statements.join("; ")
+        );
+        return Err(Trouble::new(Reason::TableRefused, detail));
+    }
+    Ok(())
+}
+
+/// `redrive_trouble{kind,name,reason}` is 1 while it lasts.
+fn show_trouble(kind: &'static str, name: &str, reason: Option<Reason>, value: f64) {
+    if let Some(reason) = reason {
+        gauge!("redrive_trouble", "kind" => kind, "name" => name.to_owned(), "reason" => reason.as_str())
+            .set(value);
+    }
 }
 
 #[async_trait]
 impl Readiness for Monitor {
     async fn check(&self) -> Vec<Component> {
         let look = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
-        let looks = self.parts.iter().map(Watched::look);
-        let mut components = futures_util::future::join_all(looks).await;
-        components.extend(self.ingests.iter().map(|ingest| component(ingest)));
+        let looks = futures_util::future::join_all(self.parts.iter().map(Watched::look)).await;
+        let found = |(watched, look): (&Watched, Result<(), Trouble>)| {
+            self.component((watched.part.kind(), watched.part.name()), look.into())
+        };
+        let mut components: Vec<Component> = self.parts.iter().zip(looks).map(found).collect();
+        let of_ingest =
+            |ingest: &Arc<Ingest>| self.component(("ingest", ingest.name()), ingest.as_ref().into());
+        components.extend(self.ingests.iter().map(of_ingest));
         self.tell(look, &components);
         components
     }

@@ -44,7 +44,7 @@ impl Console {
     ) -> Result<(), ConsoleError> {
         let acted = match payload {
             Some(payload) => self.redrive_edited(desk, id, payload, order).await?,
-            None => desk.queue.redrive(std::slice::from_ref(&id.local), order).await?,
+            None => desk.redrive(std::slice::from_ref(&id.local), order).await?,
         };
         desk.wake();
         self.touch(&id.pipeline);

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use redrive_core::dead_letter::{DeadLetterQueue, LetterId};
+use redrive_core::dead_letter::{Acted, DeadLetterQueue, LetterId, Order, Unavailable};
 use redrive_core::fingerprint::Fingerprint;
+use redrive_core::trouble::Trouble;
 use redrive_store::NewLetter;
 
 use crate::alerts::{AlertService, DeadLetterAlert, Inert};
@@ -57,7 +58,8 @@ impl Workers {
     /// What keeps them from working: their store, or the handlers that are down.
     pub(super) fn trouble(&self) -> Option<String> {
         let down = || self.handlers.iter().filter_map(Route::trouble).collect::<Vec<_>>().join("; ");
-        self.health.get().err().or_else(|| Some(down()).filter(|down| !down.is_empty()))
+        let store = self.health.get().err().map(|trouble| trouble.detail);
+        store.or_else(|| Some(down()).filter(|down| !down.is_empty()))
     }
 
     /// Tells people of a letter that was handed in.
@@ -84,9 +86,31 @@ impl Desk {
         Self { queue: Arc::clone(&pipeline.letters), workers: Some(Workers::of(pipeline)) }
     }
 
+    /// Redrives letters; what the table refuses is noted in the health of the pipeline.
+    pub(super) async fn redrive(&self, ids: &[String], order: &Order) -> Result<Acted, Unavailable> {
+        let redriven = self.queue.redrive(ids, order).await;
+        if let Some(workers) = &self.workers {
+            match &redriven {
+                Ok(_) => workers.health.redriven(Ok(())),
+                Err(error) => {
+                    if let Some(source) = refusal(error) {
+                        let detail = format!("the table refuses what is redriven: {source}");
+                        workers.health.redriven(Err(Trouble::new(source.reason(), detail)));
+                    }
+                }
+            }
+        }
+        redriven
+    }
+
     pub(super) fn wake(&self) {
         if let Some(workers) = &self.workers {
             workers.bell.ring();
         }
     }
+}
+
+/// What the store of a pipeline refuses, and will refuse again; nothing when it may take it later.
+pub(super) fn refusal(error: &Unavailable) -> Option<&redrive_store::Error> {
+    error.source.downcast_ref::<redrive_store::Error>().filter(|source| !source.is_unavailable())
 }

@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use super::desk::refusal;
 use super::freezing::Frozen;
 use super::request::{Action, Canary, Request};
 use super::{Console, ConsoleError, Desk};
@@ -72,13 +73,13 @@ pub(super) enum Trouble {
 
 impl From<Unavailable> for Trouble {
     fn from(error: Unavailable) -> Self {
-        match error.source.downcast_ref::<redrive_store::Error>() {
-            Some(source) if !source.is_unavailable() => Self::Refused(format!(
+        match refusal(&error) {
+            Some(source) => Self::Refused(format!(
                 "the table of {} refuses it: {source}; the letters that were not sent yet are untouched: change the \
                  table (`redrive migrate --dry-run` says how it differs), then resume",
                 error.pipeline
             )),
-            _ => Self::Away(error.to_string()),
+            None => Self::Away(error.to_string()),
         }
     }
 }
@@ -259,7 +260,7 @@ impl Sending {
         let acted = match request.action {
             Action::Redrive => {
                 let order = Order::new(&operator, &mark);
-                self.ask(&portion.pipeline, desk.queue.redrive(&portion.ids, &order)).await?
+                self.ask(&portion.pipeline, desk.redrive(&portion.ids, &order)).await?
             }
             Action::Resolve => {
                 let note = format!("{} ({mark})", self.operation.note);

@@ -117,7 +117,7 @@ impl Extender {
                 self.say(Beat { extended, lost });
             }
             Ok(Err(error)) => self.warn(&error.to_string()),
-            Err(_) => self.warn(&gave_up()),
+            Err(_) => self.warn(&gave_up().detail),
         }
     }
 

@@ -13,6 +13,7 @@ use redrive_core::event::{Event, NewEvent, WorkId};
 use redrive_core::failure::Failure;
 use redrive_core::handler::Handler;
 use redrive_core::policy::Policy;
+use redrive_core::trouble::Trouble;
 use redrive_engine::{Engine, Pace, Pipeline, Route, Routes, WatchOptions};
 use redrive_store::{Database, Outbox, OutboxOptions, WorkStore as _};
 pub(crate) use redrive_testkit::eventually;
@@ -132,7 +133,7 @@ impl Flow {
         self.delivered.times.lock().unwrap().len()
     }
 
-    fn health(&self) -> Vec<Result<(), String>> {
+    fn health(&self) -> Vec<Result<(), Trouble>> {
         self.instances.iter().map(|instance| instance.pipeline.health.get()).collect()
     }
 }

@@ -61,6 +61,6 @@ pub(super) async fn resume(
 }
 
 fn view(overview: Overview, series: &Series) -> PipelineView {
-    let Latest { backlog, rung, rates } = series.latest(&overview.name);
-    PipelineView { backlog, rung, rates, ..PipelineView::of(overview) }
+    let Latest { backlog, backlog_at, rung, rates } = series.latest(&overview.name);
+    PipelineView { backlog, backlog_at, rung, rates, ..PipelineView::of(overview) }
 }

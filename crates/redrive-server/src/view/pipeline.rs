@@ -33,6 +33,8 @@ pub struct PipelineView {
     pub letters: Option<LettersView>,
     /// Work that waits or is being done; null until it has been counted.
     pub backlog: Option<u64>,
+    /// When that was counted; null where it is known at any time, and until it has been counted.
+    pub backlog_at: Option<Timestamp>,
     /// Where its events go: 1 the target, 2 the dead-letter store, 3 the local disk, 4 nowhere durable; null
     /// for a pipeline without a ladder.
     pub rung: Option<u8>,
@@ -106,6 +108,7 @@ impl PipelineView {
             trouble: overview.trouble,
             letters: overview.stats.map(LettersView::from),
             backlog: None,
+            backlog_at: None,
             rung: None,
             rates: None,
         }

@@ -37,6 +37,7 @@ mod with {
     use redrive_core::dead_letter::PipelineKind;
     use redrive_core::fingerprint::Fingerprint;
     use redrive_core::policy::Policy;
+    use redrive_core::trouble::Trouble;
     use redrive_engine::alerts::{AlertService, DeadLetterAlert, HandlerDown, HandlerUp, Inert};
     use redrive_engine::{Pace, Pipeline, Route, Routes, findings};
     use redrive_kafka::column::{Column, Kind, Presence};
@@ -129,8 +130,8 @@ mod with {
             tokio::join!(Arc::clone(&self.kafka).run(stop), indexed);
         }
 
-        fn health(&self) -> Result<(), String> {
-            self.kafka.health().get()
+        fn health(&self) -> Result<(), Trouble> {
+            self.kafka.health().check()
         }
     }
 

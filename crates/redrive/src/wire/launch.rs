@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use redrive_core::trouble::Trouble;
 use redrive_engine::auto_redrive::Rule;
 use redrive_engine::{Persister, Pipeline, WatchOptions};
 use redrive_server::Gate;
@@ -32,8 +33,8 @@ pub(super) trait Beside: Send + Sync {
     /// Works until it is told to stop.
     async fn run(self: Arc<Self>, stop: CancellationToken);
 
-    /// How it is; what is wrong, in words.
-    fn health(&self) -> Result<(), String>;
+    /// How it is.
+    fn health(&self) -> Result<(), Trouble>;
 }
 
 impl Launch {
@@ -55,7 +56,7 @@ impl Launch {
     }
 
     /// Whether its store answers its workers.
-    pub(crate) fn health(&self) -> Result<(), String> {
+    pub(crate) fn health(&self) -> Result<(), Trouble> {
         self.pipeline.health.get()?;
         self.beside.as_ref().map_or(Ok(()), |beside| beside.health())
     }

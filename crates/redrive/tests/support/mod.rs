@@ -163,6 +163,16 @@ impl Server {
         self.ask("GET", "/metrics", "").1
     }
 
+    /// A page of the dashboard.
+    pub(crate) fn page(&self, path: &str) -> String {
+        self.ask("GET", path, "").1
+    }
+
+    /// Where it listens, for the command line.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// Asks until the answer is the wanted one.
     pub(crate) fn wait_ready(&self, wanted: u16) -> Value {
         eventually("the readiness that is wanted", || {
