@@ -11,6 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use counters::Counters;
+use futures_util::FutureExt as _;
 use jiff::Timestamp;
 use redrive_core::dead_letter::{Filter, Operator, Order, Outcome, Page, Refusal};
 use redrive_engine::alerts::{
@@ -19,6 +20,8 @@ use redrive_engine::alerts::{
 use redrive_engine::console::{self, Action, Console, Desk, Records, Runner};
 use redrive_engine::ingest::{Ingest, IngestOptions, NotAccepted, WhenFull};
 
+use redrive_spool::filesystem::{Disk, Filesystem};
+use redrive_spool::model::ModelDisk;
 use redrive_spool::spool::{Inspection, Meta, OnFull, inspect};
 use redrive_spool::target::Patience;
 use redrive_spool::{Batch, Journal, JournalOptions, Target};
@@ -94,11 +97,20 @@ impl Stand {
     }
 
     fn with(durability: Durability, change: impl FnOnce(&mut IngestOptions)) -> Self {
+        Self::on(Arc::new(Disk), durability, change)
+    }
+
+    fn on(
+        filesystem: Arc<dyn Filesystem>,
+        durability: Durability,
+        change: impl FnOnce(&mut IngestOptions),
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let alerts = Arc::new(Heard::default());
         let mut options = options(folder.path(), durability);
         change(&mut options);
-        let ingest = Ingest::open("events", options, target(folder.path()), alerts.clone()).unwrap();
+        let target = target(folder.path());
+        let ingest = Ingest::open_on(filesystem, "events", options, target, alerts.clone()).unwrap();
         let stop = CancellationToken::new();
         let running = tokio::spawn(Arc::clone(&ingest).run(stop.clone()));
         Self { folder, ingest, stop, running, alerts }
@@ -403,10 +415,20 @@ async fn what_was_in_the_journal_at_the_end_is_delivered_at_the_next_start() {
 /// the end everybody was refused.
 #[tokio::test]
 async fn what_a_sender_that_hung_up_left_in_the_journal_is_delivered() {
-    let stand = Stand::new(Durability::Journal);
-    let accepting = stand.ingest.accept(Bytes::from("{\"hung\":\"up\"}\n"), 1);
-    assert!(tokio::time::timeout(Duration::ZERO, accepting).await.is_err(), "nobody waits for the disk");
+    let disk = ModelDisk::default();
+    let stand = Stand::on(Arc::new(disk.clone()), Durability::Journal, |_| {});
+    let held = disk.hold_syncs();
+    let mut accepting = Box::pin(stand.ingest.accept(Bytes::from("{\"hung\":\"up\"}\n"), 1));
+    assert!((&mut accepting).now_or_never().is_none(), "it waits for the disk");
+    let held = tokio::task::spawn_blocking(|| {
+        held.wait_for_one();
+        held
+    });
+    let held = held.await.unwrap();
+    drop(accepting);
+    drop(held);
     eventually("stored", || stand.stored() == 1).await;
+    eventually("acknowledged", || stand.ingest.status().backlog == 0).await;
     stand.end().await;
 }
 

@@ -4,7 +4,8 @@
 //! of each unsynced write nothing, a part, zeros or all of it survives; of each unsynced change of a folder
 //! nothing or all; of a folder whose own name is not synced nothing or all that is in it. Which, is decided by
 //! a seed. It can also fail at a chosen operation ([`Fault`]), and keeps the habit of real systems that a sync
-//! which failed has dropped the bytes, and reports success when asked again.
+//! which failed has dropped the bytes, and reports success when asked again. It is as slow as a test needs:
+//! [`ModelDisk::hold_syncs`] keeps every sync waiting until it is released.
 //!
 //! It is not a stand-in for a real disk elsewhere: everything is in memory.
 
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 
@@ -23,7 +24,34 @@ const PAGE: usize = 64;
 
 /// A disk in memory. Clones are one disk.
 #[derive(Debug, Clone, Default)]
-pub struct ModelDisk(Arc<Mutex<World>>);
+pub struct ModelDisk(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    world: Mutex<World>,
+    /// Tells that a sync waits, or that syncs are released.
+    syncs: Condvar,
+}
+
+/// Syncs wait as long as this is there.
+#[derive(Debug)]
+#[must_use = "the syncs are released when it is dropped"]
+pub struct HeldSyncs(ModelDisk);
+
+impl HeldSyncs {
+    /// Blocks until a sync waits.
+    pub fn wait_for_one(&self) {
+        let world = self.0.world();
+        drop(self.0.0.syncs.wait_while(world, |world| world.waiting_syncs == 0));
+    }
+}
+
+impl Drop for HeldSyncs {
+    fn drop(&mut self) {
+        self.0.world().are_syncs_held = false;
+        self.0.0.syncs.notify_all();
+    }
+}
 
 /// What goes wrong, and when: operations are counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +80,8 @@ struct World {
     next_file: u64,
     operations: u64,
     fault: Option<Fault>,
+    are_syncs_held: bool,
+    waiting_syncs: usize,
     /// Counts restarts: locks and open files of an earlier life are void.
     life: u64,
 }
@@ -99,8 +129,22 @@ impl ModelDisk {
         self.world().lose(&mut Dice(seed));
     }
 
+    /// Keeps every sync of a file waiting until what is returned is dropped.
+    pub fn hold_syncs(&self) -> HeldSyncs {
+        self.world().are_syncs_held = true;
+        HeldSyncs(self.clone())
+    }
+
     fn world(&self) -> MutexGuard<'_, World> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_for_release(&self) {
+        let mut world = self.world();
+        world.waiting_syncs += 1;
+        self.0.syncs.notify_all();
+        let released = self.0.syncs.wait_while(world, |world| world.are_syncs_held);
+        released.unwrap_or_else(PoisonError::into_inner).waiting_syncs -= 1;
     }
 
     /// Counts an operation, and fails it if it is its turn.
@@ -325,6 +369,7 @@ impl File for ModelFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        self.disk.wait_for_release();
         let synced = self.with(Need::Nothing, |contents| {
             if !contents.is_lost {
                 contents.durable.clone_from(&contents.bytes);

@@ -3,15 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "helpers fail as the tests do")]
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use redrive_spool::filesystem::{Disk, File, Filesystem, Names, Stamp};
 use redrive_spool::journal::{Damage, Damaged, Position, Record, Span};
 use redrive_spool::model::{Fault, ModelDisk};
 use redrive_spool::{Error, Journal, JournalOptions};
@@ -205,82 +203,29 @@ fn records_larger_than_what_is_read_at_a_time_are_read_whole() {
     assert!(read == payloads);
 }
 
-/// A disk whose syncs take a while and are counted.
-#[derive(Debug, Default)]
-struct SlowSync(Arc<AtomicU64>);
-
-struct SlowFile(Box<dyn File>, Arc<AtomicU64>);
-
-impl Filesystem for SlowSync {
-    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        Disk.create_dir_all(dir)
-    }
-    fn is_dir(&self, dir: &Path) -> bool {
-        Disk.is_dir(dir)
-    }
-    fn names(&self, dir: &Path) -> io::Result<Names> {
-        Disk.names(dir)
-    }
-    fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        Ok(Box::new(SlowFile(Disk.create(path)?, Arc::clone(&self.0))))
-    }
-    fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        Disk.open(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        Disk.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        Disk.remove(path)
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        Disk.sync_dir(dir)
-    }
-    fn stamp(&self, path: &Path) -> io::Result<Stamp> {
-        Disk.stamp(path)
-    }
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
-        Disk.lock(path)
-    }
-}
-
-impl File for SlowFile {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.append(bytes)
-    }
-    fn sync(&mut self) -> io::Result<()> {
-        self.1.fetch_add(1, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_millis(10));
-        self.0.sync()
-    }
-    fn truncate(&mut self, length: u64) -> io::Result<()> {
-        self.0.truncate(length)
-    }
-    fn read_from(&mut self, offset: u64, limit: u64) -> io::Result<Vec<u8>> {
-        self.0.read_from(offset, limit)
-    }
-    fn length(&self) -> io::Result<u64> {
-        self.0.length()
-    }
-}
-
+/// While one group is being synced, everybody else who asks is in the next.
 #[tokio::test]
 async fn whoever_asks_at_the_same_time_shares_a_sync() {
-    let folder = tempfile::tempdir().unwrap();
-    let slow = SlowSync::default();
-    let syncs = Arc::clone(&slow.0);
-    let journal = Journal::open_on(Arc::new(slow), folder.path(), JournalOptions::default()).unwrap();
-    let appends = (0..100).map(|_| {
-        let journal = journal.clone();
-        tokio::spawn(async move { journal.append(vec!["event".into()]).await.unwrap() })
-    });
-    let mut numbers = Vec::new();
-    for append in appends.collect::<Vec<_>>() {
-        numbers.push(append.await.unwrap().first.0);
+    let disk = ModelDisk::default();
+    let journal =
+        Journal::open_on(Arc::new(disk.clone()), Path::new("/j"), JournalOptions::default()).unwrap();
+    let held = disk.hold_syncs();
+    let append = || Box::pin(journal.append(records(&["event"])));
+    let mut first = append();
+    assert!((&mut first).now_or_never().is_none());
+    held.wait_for_one();
+    let mut others: Vec<_> = (0..99).map(|_| append()).collect();
+    for other in &mut others {
+        assert!(other.now_or_never().is_none());
     }
-    numbers.sort_unstable();
+    disk.arm(None);
+    drop(held);
+    let mut numbers = vec![first.await.unwrap().first.0];
+    for other in others {
+        numbers.push(other.await.unwrap().first.0);
+    }
     assert_eq!(numbers, (1..=100).collect::<Vec<_>>());
-    assert!(syncs.load(Ordering::Relaxed) < 20, "{syncs:?}");
+    assert!(disk.operations() < 10, "{} operations", disk.operations());
 }
 
 /// No acknowledgement, the exact error, and the file is left alone: the next goes to another one.

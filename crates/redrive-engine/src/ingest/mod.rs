@@ -36,6 +36,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 use redrive_core::dead_letter::DeadLetterQueue;
+use redrive_spool::filesystem::{Disk, Filesystem};
 use redrive_spool::journal::Span;
 use redrive_spool::spool::{SpoolStats, instance};
 use redrive_spool::{Error as DiskError, Journal, JournalOptions, Spool, SpoolOptions, Target};
@@ -191,9 +192,25 @@ impl Ingest {
         target: Target,
         alerts: Arc<dyn AlertService>,
     ) -> Result<Arc<Self>, DiskError> {
-        let spool = Arc::new(Spool::open(&options.spool, options.spool_options.clone(), Timestamp::now())?);
+        Self::open_on(Arc::new(Disk), name, options, target, alerts)
+    }
+
+    /// Opens spool and journal on this filesystem.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_on(
+        filesystem: Arc<dyn Filesystem>,
+        name: &str,
+        options: IngestOptions,
+        target: Target,
+        alerts: Arc<dyn AlertService>,
+    ) -> Result<Arc<Self>, DiskError> {
+        let (dir, spool_options) = (&options.spool, options.spool_options.clone());
+        let spool = Spool::open_on(Arc::clone(&filesystem), dir, spool_options, Timestamp::now())?;
+        let spool = Arc::new(spool);
         let journal = match &options.journal {
-            Some((dir, journal)) => Some(Journal::open(dir, *journal)?),
+            Some((dir, journal)) => Some(Journal::open_on(filesystem, dir, *journal)?),
             None => None,
         };
         if let Some(journal) = &journal {
