@@ -429,7 +429,7 @@ mod tests {
         ));
         let audit = &stage.audit;
         let written = || async { !audit.list(None, 10).await.unwrap().is_empty() };
-        redrive_testkit::eventually(Duration::from_secs(10), "it is written down", written).await;
+        redrive_testkit::eventually(redrive_testkit::PATIENCE, "it is written down", written).await;
         stop.cancel();
         applying.await.unwrap();
         let entries = audit.list(None, 10).await.unwrap();

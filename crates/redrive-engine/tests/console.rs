@@ -20,11 +20,9 @@ use redrive_engine::{Engine, Pace, Pipeline, Route, Routes, WatchOptions};
 use redrive_store::{
     Database, Jobs, JobsOptions, Letters, NewJob, NewLetter, Operation, OperationState, Outbox, OutboxOptions,
 };
-use redrive_testkit::{TestDatabase, eventually};
+use redrive_testkit::{PATIENCE, TestDatabase, eventually};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Refuses everything until it is mended; remembers what it delivered.
 #[derive(Default)]

@@ -16,7 +16,7 @@ use redrive_core::failure::{Class, Code};
 use redrive_core::handler::Handler as _;
 use redrive_engine::handlers::{KafkaHandler, KafkaOptions};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = redrive_testkit::PATIENCE;
 
 fn event(number: i64, payload: impl Into<Vec<u8>>) -> Event {
     Event {

@@ -158,7 +158,7 @@ fn events(dir: &Path) -> u64 {
 }
 
 async fn eventually(what: &str, holds: impl Fn() -> bool) {
-    redrive_testkit::eventually(Duration::from_secs(30), what, async || holds()).await;
+    redrive_testkit::eventually(redrive_testkit::PATIENCE, what, async || holds()).await;
 }
 
 #[tokio::test]
@@ -205,7 +205,7 @@ async fn under_a_steady_load_a_live_batch_notices_that_the_store_is_back() {
     stand.accept("{\"first\":1}").await;
     eventually("saved", || stand.ingest.status().spool.files == 1).await;
     stand.give_back("store");
-    redrive_testkit::eventually(Duration::from_secs(10), "noticed", async || {
+    redrive_testkit::eventually(redrive_testkit::PATIENCE, "noticed", async || {
         stand.accept("{\"next\":1}").await;
         stand.ingest.status().store_down.is_none()
     })
@@ -229,7 +229,7 @@ async fn one_file_that_the_store_cannot_take_stops_nobody() {
         fs::File::options().append(true).open(&path).unwrap().set_modified(UNIX_EPOCH).unwrap();
     });
     let mut sent = 0;
-    redrive_testkit::eventually(Duration::from_secs(10), "the file was found out", async || {
+    redrive_testkit::eventually(redrive_testkit::PATIENCE, "the file was found out", async || {
         stand.accept("{\"live\":1}").await;
         sent += 1;
         stand.alerts.contains("file refused")
@@ -462,7 +462,7 @@ async fn a_record_of_a_later_version_stays_in_the_journal() {
     eventually("stored", || stand.stored() == 1).await;
     let dir = stand.path("journal");
     let folder = stand.end().await;
-    redrive_testkit::eventually(Duration::from_secs(5), "closed", async || {
+    redrive_testkit::eventually(redrive_testkit::PATIENCE, "closed", async || {
         Journal::open(&dir, JournalOptions::default()).is_ok()
     })
     .await;

@@ -20,7 +20,7 @@ use redrive_core::lease::{Lease, Settlement, Work};
 use redrive_core::policy::Policy;
 use redrive_engine::{Engine, Pace, Pipeline, Remote, Reported, Route, Routes, WatchOptions};
 use redrive_store::{Claim, Dialect, Error, Outbox, Turn, WorkStore};
-use redrive_testkit::{TestDatabase, sqlite};
+use redrive_testkit::{PATIENCE, TestDatabase, sqlite};
 
 /// A real store that refuses to settle one event, and can be switched off.
 struct Faulty {
@@ -120,7 +120,7 @@ async fn a_settlement_that_is_refused_keeps_nobody_else_waiting() {
     let engine = Engine::new();
     engine.start(&Arc::new(pipeline), WatchOptions::default());
     let settled = || async { store.backlog().await.unwrap() == 1 };
-    eventually(Duration::from_secs(10), "all but the refused one are settled", settled).await;
+    eventually(PATIENCE, "all but the refused one are settled", settled).await;
     engine.stop().await;
 }
 
@@ -193,18 +193,18 @@ async fn an_event_whose_letter_the_table_refuses_is_set_aside_and_reported() {
             .get()
             .is_err_and(|why| why.detail.contains("letters must not be") && why.detail.contains("set aside"))
     };
-    eventually(Duration::from_secs(30), "it is reported", is_reported).await;
+    eventually(PATIENCE, "it is reported", is_reported).await;
     let waits = "SELECT count(*) FROM outbox_event WHERE leased_by IS NULL AND retry_count = 0 \
                  AND due_at > strftime('%Y-%m-%d %H:%M:%f', 'now', '30 seconds')";
     let is_set_aside =
         || async { redrive_testkit::Client::connect(&database).await.number(waits).await == 1 };
-    eventually(Duration::from_secs(30), "it waits, uncounted", is_set_aside).await;
+    eventually(PATIENCE, "it waits, uncounted", is_set_aside).await;
     assert_eq!(handler.0.load(Ordering::Relaxed), 1, "it was handled once");
 
     client.run("DROP TRIGGER refuse").await;
     client.run("UPDATE outbox_event SET due_at = '1970-01-01 00:00:00.000'").await;
     pipeline.bell.ring();
     let is_well = || async { pipeline.health.get().is_ok() && store.backlog().await.unwrap() == 0 };
-    eventually(Duration::from_secs(30), "its letter is there, and all is well", is_well).await;
+    eventually(PATIENCE, "its letter is there, and all is well", is_well).await;
     engine.stop().await;
 }

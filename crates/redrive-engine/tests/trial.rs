@@ -86,7 +86,7 @@ async fn a_pipeline_whose_work_was_never_interrupted_goes_on_during_a_trial_else
     engine
         .start(&pipeline("deadly", &deadly, court.clone(), Duration::from_secs(20)), WatchOptions::default());
     let tried = async || court.seen.lock().unwrap().len() == 1;
-    redrive_testkit::eventually(Duration::from_secs(20), "the suspect is tried", tried).await;
+    redrive_testkit::eventually(redrive_testkit::PATIENCE, "the suspect is tried", tried).await;
     let begun = std::time::Instant::now();
     healthy.enqueue(vec![NewJob::new("1", "{}")]).await.unwrap();
     assert_eq!(signals.recv().await.unwrap(), "1");
@@ -123,7 +123,7 @@ async fn while_an_event_is_on_trial_nothing_else_is_claimed_and_each_has_its_tur
     let seen = || court.seen.lock().unwrap().len();
     let saw = async |count: usize| {
         let is_so = async || seen() == count;
-        redrive_testkit::eventually(Duration::from_secs(20), "the handler is called", is_so).await;
+        redrive_testkit::eventually(redrive_testkit::PATIENCE, "the handler is called", is_so).await;
     };
     saw(1).await;
     jobs.enqueue(vec![NewJob::new("neighbour", "{}")]).await.unwrap();
@@ -137,7 +137,7 @@ async fn while_an_event_is_on_trial_nothing_else_is_claimed_and_each_has_its_tur
     assert_eq!(seen(), 3, "the third waits for its turn");
     court.verdict.add_permits(2);
     saw(4).await;
-    redrive_testkit::eventually(Duration::from_secs(10), "all are done", async || {
+    redrive_testkit::eventually(redrive_testkit::PATIENCE, "all are done", async || {
         jobs.backlog().await.unwrap() == 0
     })
     .await;

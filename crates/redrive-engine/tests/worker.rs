@@ -21,7 +21,7 @@ use redrive_store::{
     Claim, Database, Dialect, Error, Jobs, JobsOptions, NewJob, Outbox, OutboxOptions, TakeOver, Turn,
     WorkStore,
 };
-use redrive_testkit::{TestDatabase, sqlite};
+use redrive_testkit::{PATIENCE, TestDatabase, sqlite};
 
 type Answer = dyn Fn(&Event) -> Result<(), Failure> + Send + Sync;
 
@@ -116,7 +116,7 @@ impl Fixture {
 }
 
 async fn eventually(holds: impl AsyncFnMut() -> bool) {
-    redrive_testkit::eventually(Duration::from_secs(10), "what the test waits for", holds).await;
+    redrive_testkit::eventually(PATIENCE, "what the test waits for", holds).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

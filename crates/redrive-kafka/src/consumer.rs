@@ -400,8 +400,8 @@ mod tests {
         let consuming =
             tokio::spawn(consume(options, Arc::<Fragile>::clone(&fragile), health.clone(), stop.clone()));
         let is_done = async || fragile.done.lock().unwrap().contains(&19);
-        redrive_testkit::eventually(Duration::from_secs(60), "the last record", is_done).await;
-        redrive_testkit::eventually(Duration::from_secs(10), "well again", async || health.get().is_ok())
+        redrive_testkit::eventually(redrive_testkit::PATIENCE, "the last record", is_done).await;
+        redrive_testkit::eventually(redrive_testkit::PATIENCE, "well again", async || health.get().is_ok())
             .await;
         stop.cancel();
         consuming.await.unwrap().unwrap();

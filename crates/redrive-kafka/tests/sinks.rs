@@ -17,9 +17,7 @@ use redrive_kafka::row::Row;
 use redrive_kafka::sink::{
     HttpSink, HttpSinkOptions, Isolation, MySqlSink, PostgresSink, Sink, SinkTable, Stored, bisect_exhausted,
 };
-use redrive_testkit::{Backend, Client, TestDatabase};
-
-const PATIENCE: Duration = Duration::from_secs(20);
+use redrive_testkit::{Backend, Client, PATIENCE, TestDatabase};
 
 fn sink(database: &TestDatabase) -> Arc<dyn Sink> {
     sink_at(database.backend, &database.url, table(), PATIENCE)

@@ -57,7 +57,7 @@ impl Stream {
         until("no lag", async || lag(brokers, topic, &format!("{topic}-writer")).await == 0).await;
         let (parking, group) = (format!("{topic}-parking"), format!("{topic}-writer-parking"));
         until("nothing parked", async || lag(brokers, &parking, &group).await == 0).await;
-        until("nothing on disk", async || running.pipeline.on_disk() == (0, 0)).await;
+        running.publishes_what_is_on_disk().await;
         let mut client = Client::connect(database).await;
         let rows = client.number("SELECT count(*) FROM decision_log").await;
         let letters = read(brokers, &format!("{topic}-dlq")).await;

@@ -13,7 +13,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use redrive_engine::console::Runner;
 use redrive_server::{Access, Gate, Role};
-use redrive_testkit::{eventually, hostile};
+use redrive_testkit::{PATIENCE, eventually, hostile};
 use serde_json::{Value, json};
 use support::{Answer, Stand, grant};
 use tokio_util::sync::CancellationToken;
@@ -21,8 +21,6 @@ use tower::ServiceExt as _;
 
 const LETTERS: &str = "/api/v1/dead-letters";
 const REDRIVES: &str = "/api/v1/redrives";
-const PATIENCE: Duration = Duration::from_secs(30);
-
 fn ids(page: &Answer) -> Vec<String> {
     page.json["letters"]
         .as_array()

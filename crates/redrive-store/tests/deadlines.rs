@@ -82,7 +82,7 @@ async fn open_all(outbox: &Arc<Outbox>, database: &TestDatabase) {
             tokio::spawn(async move { outbox.backlog().await.unwrap() })
         })
         .collect();
-    eventually(Duration::from_secs(30), "all connections wait", async || other.number(waiting).await == 16)
+    eventually(redrive_testkit::PATIENCE, "all connections wait", async || other.number(waiting).await == 16)
         .await;
     client.run(unlock).await;
     for call in calls {

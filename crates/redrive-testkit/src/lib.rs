@@ -15,7 +15,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 
 pub use cable::Cable;
 pub use client::Client;
-pub use patience::eventually;
+pub use patience::{PATIENCE, eventually};
 
 /// Which kind of database a test runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

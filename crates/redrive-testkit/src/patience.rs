@@ -2,6 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+/// How long a test waits for something that must happen. It costs nothing where it happens, so it is longer than a
+/// machine can be busy: a test that runs into it has found a defect.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Between two looks; each may cost a query.
 const PAUSE: Duration = Duration::from_millis(10);
 

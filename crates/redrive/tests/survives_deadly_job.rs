@@ -11,7 +11,7 @@ use std::time::Duration;
 use redrive::config::{Config, Environment, Source};
 use redrive_engine::Pace;
 use redrive_store::{Database, Jobs, JobsOptions, NewJob, WorkStore as _};
-use redrive_testkit::{Client, TestDatabase, eventually, mysql, postgres, sqlite};
+use redrive_testkit::{Client, PATIENCE, TestDatabase, eventually, mysql, postgres, sqlite};
 use support::folder_with;
 use survival::Process;
 
@@ -69,7 +69,7 @@ async fn ends_in_dead_letter(database: TestDatabase) {
 async fn supervise_until_done(folder: &Path, jobs: &Jobs) -> usize {
     let mut deaths = 0;
     let mut server = Process::serve(folder, "server");
-    eventually(Duration::from_secs(60), "every job has ended", || {
+    eventually(PATIENCE, "every job has ended", || {
         if server.ended().is_some() {
             deaths += 1;
             server = Process::serve(folder, "server");

@@ -106,7 +106,7 @@ async fn every_accepted_event_is_stored_once_when_the_server_is_killed_fifty_tim
         let stored = lines(&s3.objects("RAW"));
         accepted.iter().all(|event| stored.contains_key(event))
     };
-    eventually(Duration::from_secs(60), "everything that was accepted is stored", all_there).await;
+    eventually(redrive_testkit::PATIENCE, "everything that was accepted is stored", all_there).await;
     assert!(accepted.len() > 1_000, "only {} events were accepted", accepted.len());
     let twice = lines(&s3.objects("RAW")).into_values().filter(|times| *times > 1).count();
     assert_eq!(twice, 0, "of {} events", accepted.len());
@@ -144,13 +144,13 @@ async fn whatever_the_store_does_there_is_one_object_in_the_end() {
             if fault == Fault::Answer(400, "InvalidArgument") {
                 // Refused for good: it is kept, on disk, for a person to look at.
                 let kept = || async { metric(address, "dlq_files_current") == Some(1) };
-                eventually(Duration::from_secs(20), "the file is kept", kept).await;
+                eventually(redrive_testkit::PATIENCE, "the file is kept", kept).await;
                 assert!(get(address, "/api/v1/ready").unwrap().contains("1 files wait on disk"));
                 assert!(server.log().contains("file refused"), "{}", server.log());
                 continue;
             }
             let stored = || async { metric(address, "s3_events_stored_total") == Some(2) };
-            eventually(Duration::from_secs(20), &format!("{fault:?}: the events are stored"), stored).await;
+            eventually(redrive_testkit::PATIENCE, &format!("{fault:?}: the events are stored"), stored).await;
             let objects = s3.objects("RAW");
             assert_eq!(objects.len(), 1, "{fault:?}");
             assert_eq!(lines(&objects).len(), 2);
@@ -188,7 +188,7 @@ async fn a_full_spool_refuses_senders_deletes_nothing_and_drains_by_itself() {
     assert_eq!(metric(address, "dlq_events_dropped_total"), Some(0));
     s3.choose(|| Fault::None);
     let drained = || async { accepted.iter().all(|event| lines(&s3.objects("RAW")).contains_key(event)) };
-    eventually(Duration::from_secs(60), "everything is stored", drained).await;
+    eventually(redrive_testkit::PATIENCE, "everything is stored", drained).await;
     assert_eq!(send(address, "events", "{}\n"), Some(202));
 }
 
@@ -248,9 +248,9 @@ async fn a_full_disk_refuses_senders_and_loses_nothing() {
         let stored = lines(&s3.objects("RAW"));
         accepted.iter().all(|event| stored.contains_key(event))
     };
-    eventually(Duration::from_secs(60), "everything is stored", drained).await;
+    eventually(redrive_testkit::PATIENCE, "everything is stored", drained).await;
     let goes_on = || async { send(address, "events", "{}\n") == Some(202) };
-    eventually(Duration::from_secs(10), "it goes on", goes_on).await;
+    eventually(redrive_testkit::PATIENCE, "it goes on", goes_on).await;
     drop(server);
     drop(disk);
 }

@@ -23,12 +23,11 @@ use redrive_kafka::headers;
 use redrive_kafka::outgoing::Outgoing;
 use redrive_kafka::record::{Position, Record};
 use redrive_spool::{Journal, JournalOptions};
-use redrive_testkit::{Client, TestDatabase, postgres, server};
+use redrive_testkit::{Client, PATIENCE, TestDatabase, postgres, server};
 use support::folder_with;
 use survival::Process;
 use tokio::sync::Mutex;
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const PARTITIONS: usize = 4;
 
 fn rounds(variable: &str, few: usize) -> usize {

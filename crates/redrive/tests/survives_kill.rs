@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use redrive_core::event::NewEvent;
 use redrive_store::{Database, Outbox, OutboxOptions, WorkStore as _};
-use redrive_testkit::{Client, Pooler, TestDatabase, eventually, mysql, pooled, postgres, sqlite};
+use redrive_testkit::{Client, PATIENCE, Pooler, TestDatabase, eventually, mysql, pooled, postgres, sqlite};
 use support::{folder_with, seed};
 use survival::{Process, Receiver};
 
@@ -67,7 +67,7 @@ async fn survives_kills(database: TestDatabase) {
     };
     let (server, accepted) = tokio::join!(killing, accept(&outbox, payloads, &receiver));
     let settled = || async { outbox.backlog().await.unwrap() == 0 };
-    eventually(Duration::from_secs(60), "everything is settled", settled).await;
+    eventually(PATIENCE, "everything is settled", settled).await;
     server.kill();
 
     let books = Books::read(&database).await;
@@ -85,7 +85,7 @@ async fn random_moment(random: &mut Random, receiver: &Receiver, kills_left: usi
     let share = 2 * (EVENTS - before) / (kills_left + 1);
     let more = 1 + random.below(share.max(1)).min((EVENTS - before).saturating_sub(2 * IN_FLIGHT));
     let delivered = || async { receiver.distinct() >= before + more };
-    eventually(Duration::from_secs(60), "events are delivered", delivered).await;
+    eventually(PATIENCE, "events are delivered", delivered).await;
     tokio::time::sleep(Duration::from_micros(random.below(20_000) as u64)).await;
 }
 
@@ -100,7 +100,7 @@ async fn accept(outbox: &Outbox, payloads: Vec<&'static str>, receiver: &Receive
         let ids = outbox.append(events).await.unwrap();
         accepted.extend(ids.iter().map(ToString::to_string).zip(payloads.iter().map(|it| *it == "poison")));
         let wanted = || async { accepted.len() < receiver.distinct() + AHEAD };
-        eventually(Duration::from_secs(60), "events are delivered", wanted).await;
+        eventually(PATIENCE, "events are delivered", wanted).await;
     }
     accepted
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redrive_testkit::{Client, TestDatabase, backends, eventually, mysql, postgres, sqlite};
+use redrive_testkit::{Client, PATIENCE, TestDatabase, backends, eventually, mysql, postgres, sqlite};
 use serde_json::{Value, json};
 use support::{Server, folder_with, seed};
 
@@ -58,7 +58,7 @@ async fn survives_kills(database: TestDatabase) {
         tokio::time::sleep(Duration::from_millis(moment)).await;
         let enough = EVENTS_PER_KILL * kill as usize;
         let accepted = || async { calls.accepted.lock().unwrap().len() >= enough };
-        eventually(Duration::from_secs(60), "events are accepted", accepted).await;
+        eventually(PATIENCE, "events are accepted", accepted).await;
         server.signal("KILL");
         drop(server);
     }
@@ -74,7 +74,7 @@ async fn survives_kills(database: TestDatabase) {
         assert_eq!(status, 202);
         let saved = format!("SELECT count(*) FROM urls WHERE short_url = '{last}'");
         let is_saved = || async { Client::connect(&database).await.number(&saved).await == 1 };
-        eventually(Duration::from_secs(60), "the last event is saved", is_saved).await;
+        eventually(PATIENCE, "the last event is saved", is_saved).await;
     }
     let mut client = Client::connect(&database).await;
     balance(&mut client, &accepted).await;

@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use redrive_core::event::NewEvent;
 use redrive_store::{Database, Outbox, OutboxOptions, WorkStore as _};
-use redrive_testkit::{Client, TestDatabase, backends, eventually};
+use redrive_testkit::{Client, PATIENCE, TestDatabase, backends, eventually};
 use support::folder_with;
 use survival::{Process, Receiver};
 use tokio::sync::watch;
 
 const LEASE: Duration = Duration::from_secs(1);
 const EVENTS: usize = 12;
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = PATIENCE;
 
 /// Answers a first delivery only once the gate is open, and then with the status that the gate says.
 async fn gated() -> (watch::Sender<Option<u16>>, Receiver) {

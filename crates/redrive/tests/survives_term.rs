@@ -8,12 +8,12 @@ mod survival;
 use std::time::{Duration, Instant};
 
 use redrive_store::{Database, Jobs, JobsOptions, NewJob};
-use redrive_testkit::{Client, TestDatabase, backends, eventually};
+use redrive_testkit::{Client, PATIENCE, TestDatabase, backends, eventually};
 use support::folder_with;
 use survival::{Process, Receiver};
 
 const DEADLINE: Duration = Duration::from_secs(2);
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = PATIENCE;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_busy_server_goes_within_its_deadline_and_leaves_nothing_held() {

@@ -17,7 +17,7 @@ use redrive_core::trouble::Trouble;
 use redrive_engine::{Engine, Pace, Pipeline, Route, Routes, WatchOptions};
 use redrive_store::{Database, Outbox, OutboxOptions, WorkStore as _};
 pub(crate) use redrive_testkit::eventually;
-use redrive_testkit::{Client, TestDatabase};
+use redrive_testkit::{Client, PATIENCE, TestDatabase};
 
 /// Short, so that a test can outlast it.
 pub(crate) const LEASE: Duration = Duration::from_secs(1);
@@ -80,7 +80,7 @@ impl Flow {
     pub(crate) async fn hands_out(&self, more: usize) {
         let before = self.handed_out();
         let flowing = || async { self.handed_out() >= before + more };
-        eventually(Duration::from_secs(20), "events are handed out", flowing).await;
+        eventually(PATIENCE, "events are handed out", flowing).await;
     }
 
     /// Waits until more events are settled than now.
@@ -101,7 +101,7 @@ impl Flow {
     /// Waits until nothing is left to do.
     pub(crate) async fn drains(&self) {
         let drained = || async { self.outbox.backlog().await.is_ok_and(|backlog| backlog == 0) };
-        eventually(Duration::from_secs(40), "the backlog is empty", drained).await;
+        eventually(PATIENCE, "the backlog is empty", drained).await;
     }
 
     /// Whether every event was delivered, and nothing speaks of a failure.

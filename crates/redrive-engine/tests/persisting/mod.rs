@@ -11,7 +11,7 @@ use redrive_core::backoff::Backoff;
 use redrive_engine::persist::Schedule;
 use redrive_engine::{Engine, PersistOptions, Persister, WatchOptions};
 use redrive_store::{Database, FailedEvents, FailedEventsOptions, Record, Target, TargetOptions};
-use redrive_testkit::{Client, TestDatabase};
+use redrive_testkit::{Client, PATIENCE, TestDatabase};
 
 /// A persister on fresh tables.
 pub(crate) struct Stand {
@@ -104,5 +104,5 @@ pub(crate) fn on_demand() -> PersistOptions {
 }
 
 pub(crate) async fn eventually(what: &str, holds: impl AsyncFnMut() -> bool) {
-    redrive_testkit::eventually(Duration::from_secs(20), what, holds).await;
+    redrive_testkit::eventually(PATIENCE, what, holds).await;
 }

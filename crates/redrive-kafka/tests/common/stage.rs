@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{decoder, sink_at, table};
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = redrive_testkit::PATIENCE;
 
 pub(crate) type Mock = MockCluster<'static, DefaultProducerContext>;
 
@@ -127,6 +127,20 @@ impl Running {
         let stop = CancellationToken::new();
         let task = tokio::spawn(Arc::clone(&pipeline).run(stop.clone()));
         Self { pipeline, stop, task: Some(task) }
+    }
+
+    /// Waits until every letter on disk is in Kafka. Otherwise says how many are not, and why.
+    pub(crate) async fn publishes_what_is_on_disk(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.pipeline.on_disk() != (0, 0) {
+            let (outgoing, refused) = self.pipeline.on_disk();
+            let health = self.pipeline.health().get();
+            assert!(
+                Instant::now() < deadline,
+                "on disk: {outgoing} for Kafka, {refused} refused: {health:?}"
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     pub(crate) async fn stop(mut self) {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = redrive_testkit::PATIENCE;
 /// How often a driver is started that does not come up.
 const STARTS: usize = 5;
 /// The name under which WebDriver hands out elements.

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// How long anything here may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = redrive_testkit::PATIENCE;
 
 /// The binary in a folder of its own, without our environment's settings.
 pub(crate) fn redrive(folder: &Path) -> Command {
