@@ -4,6 +4,8 @@
 //! lane has too much waiting, its partition is paused; the others go on. What becomes of a lane whose partition
 //! is taken away, the assignment knows.
 //!
+//! A client that loses its brokers for good, while Kafka answers others, is replaced (see [`topics::is_answered`]).
+//!
 //! A lane or a thread that panics is a defect of ours. It is told, and the consumer starts again from what is
 //! committed: a partition that stands still in silence would be worse than a record that is read twice.
 
@@ -26,6 +28,7 @@ use crate::defect;
 use crate::health::Health;
 use crate::lane::{BatchOptions, Lane, Processor};
 use crate::record::Record;
+use crate::topics;
 
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(50);
@@ -40,6 +43,9 @@ const BUDGET: usize = 128 << 20;
 const LAG_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a broker may take to say where a partition ends.
 const ASK: Duration = Duration::from_secs(1);
+/// After how long without an answer somebody else is asked whether Kafka is there, and how long that may take.
+const UNANSWERED: Duration = Duration::from_secs(20);
+const LONGEST_ASK: Duration = Duration::from_secs(5);
 
 /// The pauses before it starts again after a defect.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -86,6 +92,10 @@ pub(crate) async fn consume(
         });
         let why = match thread.await {
             Ok(Ok(Ended::Told)) => return Ok(()),
+            Ok(Ok(Ended::CutOff)) => {
+                tracing::warn!(pipeline = %options.pipeline, topic = %options.topic, "the Kafka consumer has lost its brokers and is replaced");
+                continue;
+            }
             Ok(Ok(Ended::Broken(partition))) => format!("its lane of partition {partition} panicked"),
             Ok(Err(error)) => return Err(error),
             Err(error) => match error.try_into_panic() {
@@ -111,6 +121,8 @@ enum Ended {
     Told,
     /// The lane of this partition panicked.
     Broken(i32),
+    /// Its client gets no answer, though Kafka answers others.
+    CutOff,
 }
 
 struct Poller {
@@ -141,6 +153,7 @@ impl Poller {
 
     fn run(mut self, stop: &CancellationToken) -> Ended {
         let mut measured = std::time::Instant::now();
+        let mut answered = measured;
         let mut ended = Ended::Told;
         while !stop.is_cancelled() {
             if let Some(partition) = self.broken() {
@@ -154,7 +167,13 @@ impl Poller {
             if measured.elapsed() > LAG_INTERVAL {
                 measured = std::time::Instant::now();
                 self.confirm();
-                self.measure_lag();
+                if self.is_answered() {
+                    answered = measured;
+                    self.measure_lag();
+                } else if answered.elapsed() > UNANSWERED && self.is_cut_off() {
+                    ended = Ended::CutOff;
+                    break;
+                }
             }
         }
         let all: Vec<i32> = self.assignment.held().keys().copied().collect();
@@ -294,6 +313,15 @@ impl Poller {
         }
     }
 
+    fn is_answered(&self) -> bool {
+        self.consumer.fetch_metadata(Some(&self.topic), ASK).is_ok()
+    }
+
+    fn is_cut_off(&self) -> bool {
+        let cluster = &self.assignment.options.cluster;
+        !self.is_answered() && topics::is_answered(cluster, &self.topic, LONGEST_ASK)
+    }
+
     /// How far this member is behind. A broker that answers also ends an earlier complaint.
     fn measure_lag(&self) {
         let options = &self.assignment.options;
@@ -305,9 +333,7 @@ impl Poller {
             let next = element.offset().to_raw().filter(|next| *next >= 0).unwrap_or(low);
             lag += (high - next).max(0);
         }
-        if position.count() > 0 || self.consumer.fetch_metadata(Some(&self.topic), ASK).is_ok() {
-            self.assignment.health.note(options.part, Ok(()));
-        }
+        self.assignment.health.note(options.part, Ok(()));
         let (pipeline, topic) = (options.pipeline.clone(), options.topic.clone());
         gauge!("redrive_kafka_lag", "pipeline" => pipeline, "topic" => topic).set(lag as f64);
     }
@@ -363,22 +389,8 @@ mod tests {
         }
     }
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_lane_that_panics_is_told_and_its_partition_goes_on() {
-        let cluster: MockCluster<'_, DefaultProducerContext> = MockCluster::new(1).unwrap();
-        cluster.create_topic("fragile", 1, 1).unwrap();
-        let brokers = cluster.bootstrap_servers();
-        let producer: FutureProducer =
-            ClientConfig::new().set("bootstrap.servers", &brokers).create().unwrap();
-        for number in 0..20 {
-            let value = number.to_string();
-            let record = FutureRecord::<(), str>::to("fragile").payload(&value).partition(0);
-            producer.send(record, Duration::from_secs(10)).await.unwrap();
-        }
-        let heard = Arc::new(Heard::default());
-        let fragile = Arc::new(Fragile { panics: AtomicUsize::new(0), done: Mutex::default() });
-        let health = Health::new(Arc::<Heard>::clone(&heard));
-        let options = ConsumerOptions {
+    fn options(brokers: String) -> ConsumerOptions {
+        ConsumerOptions {
             pipeline: "fragile".into(),
             cluster: Cluster {
                 brokers,
@@ -394,7 +406,42 @@ mod tests {
             grace: Duration::from_secs(1),
             part: "stream",
             lanes_part: "stream lanes",
-        };
+        }
+    }
+
+    /// A consumer whose client had lost its brokers in a restart read nothing any more, for ever.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_client_that_has_lost_its_brokers_is_cut_off_when_kafka_answers_others() {
+        let cluster: MockCluster<'_, DefaultProducerContext> = MockCluster::new(1).unwrap();
+        cluster.create_topic("fragile", 1, 1).unwrap();
+        let fragile = Arc::new(Fragile { panics: AtomicUsize::new(0), done: Mutex::default() });
+        let health = Health::new(Arc::new(Heard::default()));
+        let options = options(cluster.bootstrap_servers());
+        let mut poller = Poller::new(options, fragile, health, Handle::current()).unwrap();
+        assert!(!poller.is_cut_off());
+        let lost = Cluster::at("127.0.0.1:9").consumer("fragile");
+        poller.consumer = lost.create_with_context(Context(Arc::clone(&poller.assignment))).unwrap();
+        assert!(poller.is_cut_off());
+        cluster.broker_down(1).unwrap();
+        assert!(!poller.is_cut_off(), "Kafka is away");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_lane_that_panics_is_told_and_its_partition_goes_on() {
+        let cluster: MockCluster<'_, DefaultProducerContext> = MockCluster::new(1).unwrap();
+        cluster.create_topic("fragile", 1, 1).unwrap();
+        let brokers = cluster.bootstrap_servers();
+        let producer: FutureProducer =
+            ClientConfig::new().set("bootstrap.servers", &brokers).create().unwrap();
+        for number in 0..20 {
+            let value = number.to_string();
+            let record = FutureRecord::<(), str>::to("fragile").payload(&value).partition(0);
+            producer.send(record, Duration::from_secs(10)).await.unwrap();
+        }
+        let heard = Arc::new(Heard::default());
+        let fragile = Arc::new(Fragile { panics: AtomicUsize::new(0), done: Mutex::default() });
+        let health = Health::new(Arc::<Heard>::clone(&heard));
+        let options = options(brokers);
         let stop = CancellationToken::new();
         let _at_the_end = stop.clone().drop_guard();
         let consuming =

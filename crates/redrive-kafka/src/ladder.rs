@@ -285,7 +285,7 @@ impl Ladder {
         if !self.publisher.is_answered(topic).await {
             return Err(failure);
         }
-        self.publisher.mend_stuck(&failure);
+        self.publisher.replace_stuck(&failure);
         Ok(())
     }
 

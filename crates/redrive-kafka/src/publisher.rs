@@ -20,6 +20,7 @@ use crate::client::{Cluster, failure};
 use crate::error_name::name;
 use crate::headers::shortened;
 use crate::outgoing::Outgoing;
+use crate::topics;
 
 /// How often a full queue is looked at again.
 const QUEUE_POLL: Duration = Duration::from_millis(5);
@@ -83,17 +84,14 @@ impl Publisher {
 
     /// Whether Kafka answers at all when it is asked about this topic.
     pub(crate) async fn is_answered(&self, topic: &str) -> bool {
-        let producer = self.producer.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let (topic, within) = (topic.to_owned(), self.timeout.min(LONGEST_ASK));
-        let asked = tokio::task::spawn_blocking(move || {
-            producer.client().fetch_metadata(Some(&topic), within).is_ok()
-        });
+        let (cluster, topic) = (self.cluster.clone(), topic.to_owned());
+        let asked = tokio::task::spawn_blocking(move || topics::is_answered(&cluster, &topic, LONGEST_ASK));
         asked.await.unwrap_or(false)
     }
 
     /// Kafka answers, and yet nothing was confirmed: if the time ran out, an idempotent producer may be stuck.
     /// After a restart of a broker one was seen that sent nothing any more, without saying that it broke.
-    pub(crate) fn mend_stuck(&self, failure: &Failure) {
+    pub(crate) fn replace_stuck(&self, failure: &Failure) {
         if failure.code == Some(Code::Kafka(name(RDKafkaErrorCode::MessageTimedOut))) {
             let mut current = self.producer.write().unwrap_or_else(PoisonError::into_inner);
             self.replace(&mut current, &failure.message);
@@ -199,7 +197,11 @@ impl Publisher {
     fn replace(&self, current: &mut FutureProducer, why: &str) {
         tracing::warn!(brokers = %self.cluster.brokers, why, "the Kafka producer broke and is replaced");
         match self.cluster.producer(self.timeout).create() {
-            Ok(fresh) => *current = fresh,
+            // It waits for its threads: neither under the lock nor on a thread that others need.
+            Ok(fresh) => {
+                let broken = std::mem::replace(current, fresh);
+                std::thread::spawn(move || drop(broken));
+            }
             Err(error) => tracing::error!(%error, "the Kafka producer cannot be replaced"),
         }
     }
@@ -269,35 +271,63 @@ mod tests {
         publisher.producer.read().unwrap().client().native_ptr() as usize
     }
 
-    /// After a restart of a broker a producer sent nothing any more, and letters stayed on disk for ever. Here it
-    /// is never given the number that it must have before it sends, while the broker answers all else.
-    #[tokio::test]
-    async fn a_producer_that_is_stuck_while_kafka_answers_is_replaced() {
-        let broker: MockCluster<'_, DefaultProducerContext> = MockCluster::new(1).unwrap();
-        broker.create_topic("logs-dlq", 1, 1).unwrap();
-        let wait = RDKafkaRespErr::RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS;
-        broker.request_errors(RDKafkaApiKey::InitProducerId, &[wait; 1_000]);
-        let cluster = Cluster::at(&broker.bootstrap_servers());
-        let publisher = Publisher::new(cluster, Duration::from_secs(1)).unwrap();
-        let letter = Outgoing {
+    fn letter() -> Outgoing {
+        Outgoing {
             topic: "logs-dlq".to_owned(),
             partition: None,
             timestamp: None,
             key: None,
             value: Some(b"{}".to_vec()),
             headers: Vec::new(),
-        };
+        }
+    }
 
-        let failure = publisher.publish(std::slice::from_ref(&letter)).await.remove(0).unwrap_err();
+    fn broker() -> MockCluster<'static, DefaultProducerContext> {
+        let broker = MockCluster::new(1).unwrap();
+        broker.create_topic("logs-dlq", 1, 1).unwrap();
+        broker
+    }
+
+    async fn publishes(publisher: &Publisher) {
+        let is_published = async || publisher.publish(&[letter()]).await.remove(0).is_ok();
+        redrive_testkit::eventually(redrive_testkit::PATIENCE, "it is published", is_published).await;
+    }
+
+    /// After a restart of a broker a producer sent nothing any more, and letters stayed on disk for ever. Here it
+    /// is never given the number that it must have before it sends, while the broker answers all else.
+    #[tokio::test]
+    async fn a_producer_that_is_stuck_while_kafka_answers_is_replaced() {
+        let broker = broker();
+        let wait = RDKafkaRespErr::RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS;
+        broker.request_errors(RDKafkaApiKey::InitProducerId, &[wait; 1_000]);
+        let cluster = Cluster::at(&broker.bootstrap_servers());
+        let publisher = Publisher::new(cluster, Duration::from_secs(1)).unwrap();
+
+        let failure = publisher.publish(&[letter()]).await.remove(0).unwrap_err();
         assert_eq!(failure.code, Some(Code::Kafka(name(RDKafkaErrorCode::MessageTimedOut))));
         assert!(publisher.is_answered("logs-dlq").await);
         let stuck = in_use(&publisher);
-        publisher.mend_stuck(&Failure::transient("Kafka", "something else"));
+        publisher.replace_stuck(&Failure::transient("Kafka", "something else"));
         assert_eq!(in_use(&publisher), stuck, "only what timed out speaks of the producer");
-        publisher.mend_stuck(&failure);
+        publisher.replace_stuck(&failure);
         assert_ne!(in_use(&publisher), stuck);
 
         broker.clear_request_errors(RDKafkaApiKey::InitProducerId);
-        publisher.publish(&[letter]).await.remove(0).unwrap();
+        publishes(&publisher).await;
+    }
+
+    /// A producer that had lost its brokers was asked itself whether Kafka answers: so it seemed to be away, the
+    /// producer stayed, and letters stayed on disk for ever.
+    #[tokio::test]
+    async fn a_producer_that_has_lost_its_brokers_is_replaced_when_kafka_answers_others() {
+        let broker = broker();
+        let second = Duration::from_secs(1);
+        let lost = Cluster::at("127.0.0.1:9").producer(second).create().unwrap();
+        let cluster = Cluster::at(&broker.bootstrap_servers());
+        let publisher = Publisher { cluster, timeout: second, producer: RwLock::new(lost) };
+        let failure = publisher.publish(&[letter()]).await.remove(0).unwrap_err();
+        assert!(publisher.is_answered("logs-dlq").await);
+        publisher.replace_stuck(&failure);
+        publishes(&publisher).await;
     }
 }

@@ -41,6 +41,17 @@ impl Redriver {
         Self { letters, publisher, topic: topic.to_owned(), seal }
     }
 
+    /// Nothing was confirmed, though Kafka answers: nobody else would replace the producer while no letter is on disk.
+    async fn replace_stuck(&self, published: &[Result<(), Failure>]) {
+        if let Some(Err(failure)) = published.first()
+            && published.iter().all(Result::is_err)
+            && failure.class.is_retryable()
+            && self.publisher.is_answered(&self.topic).await
+        {
+            self.publisher.replace_stuck(failure);
+        }
+    }
+
     async fn outgoing(&self, event: &Event) -> Result<Outgoing, Failure> {
         let id = event.id.to_string();
         let found = self.letters.get(&id).await;
@@ -89,7 +100,9 @@ impl Handler for Redriver {
             let made = self.outgoing(event).await;
             results.push(made.map(|record| outgoing.push(record)));
         }
-        let mut published = self.publisher.publish(&outgoing).await.into_iter();
+        let published = self.publisher.publish(&outgoing).await;
+        self.replace_stuck(&published).await;
+        let mut published = published.into_iter();
         let settled = |result: Result<(), Failure>| result.and_then(|()| published.next().unwrap_or(Ok(())));
         results.into_iter().map(settled).collect()
     }

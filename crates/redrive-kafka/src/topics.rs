@@ -87,6 +87,15 @@ pub async fn partitions(cluster: &Cluster, topic: &str) -> Result<Option<i32>, S
     asked.await.unwrap_or_else(|_| Err("asking Kafka ended in a defect".to_owned()))
 }
 
+/// Whether Kafka answers a new client that asks about this topic. The clients that are in use cannot be asked: one that
+/// hears from a broker in mid-restart that there are no brokers forgets all of them, and never looks for them again
+/// (confluentinc/librdkafka#5301).
+pub(crate) fn is_answered(cluster: &Cluster, topic: &str, within: Duration) -> bool {
+    let client: Result<BaseConsumer, _> = cluster.asking().create();
+    let asked = client.and_then(|client| client.fetch_metadata(Some(topic), within));
+    asked.is_ok_and(|metadata| !metadata.brokers().is_empty())
+}
+
 /// Says who else is in a consumer group: a program that is not redrive would get a part of its records.
 ///
 /// # Errors
