@@ -342,7 +342,8 @@ start_server() { # NAME; returns once it answers
     local log_size pid
     log_size=$(wc -c <"$home/log")
     launch
-    within 60 ready_or_dead && alive "$pid"
+    # Long: a broker with the topics of every suite takes its time on a busy machine.
+    within 300 ready_or_dead && alive "$pid"
 }
 
 ready_or_dead() {
@@ -367,7 +368,8 @@ stop_server() { # NAME
     local pid
     pid=$(cat "$home/pid")
     kill -s "$("${name}_signal")" "$pid"
-    within 30 dead "$pid" || kill_server "$1"
+    # A broker that is killed in mid-shutdown would have to recover every topic.
+    within 120 dead "$pid" || kill_server "$1"
 }
 
 # With its children: a Postgres that lost only its head may still be finishing a query, and
