@@ -37,6 +37,8 @@ const MAX_BATCH: usize = 500;
 const QUEUE_POLL: Duration = Duration::from_millis(10);
 /// How much longer than the producer itself the delivery reports are waited for.
 const REPORT_GRACE: Duration = Duration::from_secs(1);
+/// How long Kafka may take to answer a new producer.
+const LONGEST_ASK: Duration = Duration::from_secs(5);
 
 /// Where a `kafka` handler publishes to.
 #[derive(Debug, Clone)]
@@ -134,11 +136,37 @@ impl KafkaHandler {
         if current.client().fatal_error().is_none() {
             return;
         }
-        tracing::warn!(brokers = %self.options.brokers, %why, "the Kafka producer broke and is replaced");
         match producer(&self.options) {
-            Ok(fresh) => *current = fresh,
+            Ok(fresh) => self.replace(&mut current, fresh, &why),
             Err(error) => tracing::error!(%error, "the Kafka producer cannot be replaced"),
         }
+    }
+
+    /// Replaces a producer for which the time ran out with every record, if Kafka answers a new one. A restart of a
+    /// broker may leave it stuck, or without any broker for good (confluentinc/librdkafka#5301), and it never says so.
+    async fn replace_stuck(&self, outcomes: &[Result<(), Failure>]) {
+        let late = Some(Code::Kafka(name(RDKafkaErrorCode::MessageTimedOut)));
+        let is_late = |outcome: &Result<(), Failure>| outcome.as_ref().is_err_and(|why| why.code == late);
+        if outcomes.is_empty() || !outcomes.iter().all(is_late) {
+            return;
+        }
+        let Ok(fresh) = producer(&self.options) else { return };
+        let topic = self.options.topic.clone();
+        let asked = tokio::task::spawn_blocking(move || {
+            let metadata = fresh.client().fetch_metadata(Some(&topic), LONGEST_ASK).ok()?;
+            (!metadata.brokers().is_empty()).then_some(fresh)
+        });
+        if let Ok(Some(fresh)) = asked.await {
+            let mut current = self.producer.write().unwrap_or_else(PoisonError::into_inner);
+            self.replace(&mut current, fresh, "nothing was confirmed in time, though Kafka answers");
+        }
+    }
+
+    fn replace(&self, current: &mut FutureProducer, fresh: FutureProducer, why: &str) {
+        tracing::warn!(brokers = %self.options.brokers, %why, "the Kafka producer broke and is replaced");
+        let broken = std::mem::replace(current, fresh);
+        // It waits for its threads: neither under the lock nor on a thread that others need.
+        std::thread::spawn(move || drop(broken));
     }
 }
 
@@ -153,6 +181,7 @@ impl Handler for KafkaHandler {
         }
         let outcomes = join_all(reports.into_iter().map(|report| self.outcome(report))).await;
         self.mend(&producer);
+        self.replace_stuck(&outcomes).await;
         outcomes
     }
 
@@ -200,7 +229,38 @@ fn class(code: RDKafkaErrorCode) -> Class {
 
 #[cfg(test)]
 mod tests {
+    use rdkafka::mocking::MockCluster;
+    use rdkafka::producer::DefaultProducerContext;
+
     use super::*;
+
+    /// A restart of the broker left a producer without any broker: every event waited until redrive was restarted.
+    #[tokio::test]
+    async fn a_producer_that_has_lost_its_brokers_is_replaced_when_kafka_answers() {
+        let broker: MockCluster<'_, DefaultProducerContext> = MockCluster::new(1).unwrap();
+        broker.create_topic("payments", 1, 1).unwrap();
+        let options = |brokers: String| KafkaOptions {
+            brokers,
+            topic: "payments".into(),
+            timeout: Duration::from_secs(1),
+            properties: Vec::new(),
+        };
+        let lost = producer(&options("127.0.0.1:9".into())).unwrap();
+        let handler = KafkaHandler {
+            pipeline: "orders".into(),
+            options: options(broker.bootstrap_servers()),
+            producer: RwLock::new(lost),
+        };
+        let late = handler.failure(RDKafkaErrorCode::MessageTimedOut, "");
+        let other = handler.failure(RDKafkaErrorCode::MessageSizeTooLarge, "");
+        let in_use = || handler.current().client().native_ptr() as usize;
+        let was = in_use();
+        handler.replace_stuck(&[Err(late.clone()), Err(other)]).await;
+        handler.replace_stuck(&[Err(late.clone()), Ok(())]).await;
+        assert_eq!(in_use(), was, "an answer speaks for the producer");
+        handler.replace_stuck(&[Err(late)]).await;
+        assert_ne!(in_use(), was);
+    }
 
     #[test]
     fn what_stops_every_event_alike_is_transient() {
