@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use redrive_testkit::eventually;
+use redrive_testkit::{PATIENCE, eventually};
 use support::folder_with;
 use survival::Process;
 use survival::ingest::{free_address, get, lines, metric, send, wait_until_up};
@@ -22,6 +22,8 @@ use survival::s3::{Fault, S3};
 const KILLS: usize = 50;
 const SENDERS: usize = 3;
 const EVENTS_PER_BODY: usize = 20;
+/// How many are accepted at least before a server that is up is killed.
+const EVENTS_PER_KILL: usize = 60;
 
 fn configuration(address: SocketAddr, more: &str) -> String {
     format!(
@@ -47,18 +49,19 @@ fn half_the_time() -> impl Fn() -> Fault + Send + Sync + 'static {
 /// Threads that send until they are told to stop, and know what was accepted.
 struct Senders {
     stop: Arc<AtomicBool>,
+    accepted: Arc<AtomicUsize>,
     threads: Vec<JoinHandle<BTreeSet<String>>>,
 }
 
 impl Senders {
     fn start(address: SocketAddr) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
+        let (stop, accepted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let thread = |sender| {
-            let stop = Arc::clone(&stop);
-            std::thread::spawn(move || send_until(sender, address, &stop))
+            let (stop, accepted) = (Arc::clone(&stop), Arc::clone(&accepted));
+            std::thread::spawn(move || send_until(sender, address, &stop, &accepted))
         };
         let threads = (0..SENDERS).map(thread).collect();
-        Self { stop, threads }
+        Self { stop, accepted, threads }
     }
 
     fn stop(self) -> BTreeSet<String> {
@@ -67,7 +70,12 @@ impl Senders {
     }
 }
 
-fn send_until(sender: usize, address: SocketAddr, stop: &AtomicBool) -> BTreeSet<String> {
+fn send_until(
+    sender: usize,
+    address: SocketAddr,
+    stop: &AtomicBool,
+    count: &AtomicUsize,
+) -> BTreeSet<String> {
     let mut accepted = BTreeSet::new();
     let mut number = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -76,7 +84,10 @@ fn send_until(sender: usize, address: SocketAddr, stop: &AtomicBool) -> BTreeSet
             .collect();
         number += EVENTS_PER_BODY;
         match send(address, "events", &(events.join("\n") + "\n")) {
-            Some(202) => accepted.extend(events),
+            Some(202) => {
+                count.fetch_add(events.len(), Ordering::Relaxed);
+                accepted.extend(events);
+            }
             _ => std::thread::sleep(Duration::from_millis(2)),
         }
     }
@@ -94,6 +105,9 @@ async fn every_accepted_event_is_stored_once_when_the_server_is_killed_fifty_tim
         // Now in the middle of its start, now after a while.
         if kill % 5 > 0 {
             wait_until_up(&mut server, address);
+            let enough = senders.accepted.load(Ordering::Relaxed) + EVENTS_PER_KILL;
+            let are_accepted = || async { senders.accepted.load(Ordering::Relaxed) >= enough };
+            eventually(PATIENCE, "events are accepted", are_accepted).await;
         }
         tokio::time::sleep(Duration::from_millis((kill as u64 * 37) % 90)).await;
         server.kill();
@@ -106,7 +120,7 @@ async fn every_accepted_event_is_stored_once_when_the_server_is_killed_fifty_tim
         let stored = lines(&s3.objects("RAW"));
         accepted.iter().all(|event| stored.contains_key(event))
     };
-    eventually(redrive_testkit::PATIENCE, "everything that was accepted is stored", all_there).await;
+    eventually(PATIENCE, "everything that was accepted is stored", all_there).await;
     assert!(accepted.len() > 1_000, "only {} events were accepted", accepted.len());
     let twice = lines(&s3.objects("RAW")).into_values().filter(|times| *times > 1).count();
     assert_eq!(twice, 0, "of {} events", accepted.len());
@@ -144,13 +158,13 @@ async fn whatever_the_store_does_there_is_one_object_in_the_end() {
             if fault == Fault::Answer(400, "InvalidArgument") {
                 // Refused for good: it is kept, on disk, for a person to look at.
                 let kept = || async { metric(address, "dlq_files_current") == Some(1) };
-                eventually(redrive_testkit::PATIENCE, "the file is kept", kept).await;
+                eventually(PATIENCE, "the file is kept", kept).await;
                 assert!(get(address, "/api/v1/ready").unwrap().contains("1 files wait on disk"));
                 assert!(server.log().contains("file refused"), "{}", server.log());
                 continue;
             }
             let stored = || async { metric(address, "s3_events_stored_total") == Some(2) };
-            eventually(redrive_testkit::PATIENCE, &format!("{fault:?}: the events are stored"), stored).await;
+            eventually(PATIENCE, &format!("{fault:?}: the events are stored"), stored).await;
             let objects = s3.objects("RAW");
             assert_eq!(objects.len(), 1, "{fault:?}");
             assert_eq!(lines(&objects).len(), 2);
@@ -188,7 +202,7 @@ async fn a_full_spool_refuses_senders_deletes_nothing_and_drains_by_itself() {
     assert_eq!(metric(address, "dlq_events_dropped_total"), Some(0));
     s3.choose(|| Fault::None);
     let drained = || async { accepted.iter().all(|event| lines(&s3.objects("RAW")).contains_key(event)) };
-    eventually(redrive_testkit::PATIENCE, "everything is stored", drained).await;
+    eventually(PATIENCE, "everything is stored", drained).await;
     assert_eq!(send(address, "events", "{}\n"), Some(202));
 }
 
@@ -248,9 +262,9 @@ async fn a_full_disk_refuses_senders_and_loses_nothing() {
         let stored = lines(&s3.objects("RAW"));
         accepted.iter().all(|event| stored.contains_key(event))
     };
-    eventually(redrive_testkit::PATIENCE, "everything is stored", drained).await;
+    eventually(PATIENCE, "everything is stored", drained).await;
     let goes_on = || async { send(address, "events", "{}\n") == Some(202) };
-    eventually(redrive_testkit::PATIENCE, "it goes on", goes_on).await;
+    eventually(PATIENCE, "it goes on", goes_on).await;
     drop(server);
     drop(disk);
 }

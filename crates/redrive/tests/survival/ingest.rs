@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
 use flate2::read::MultiGzDecoder;
 
 use super::Process;
+use crate::support::{PATIENCE, eventually};
 
 /// Sends events, one per line; the status of the answer, if there is one.
 pub(crate) fn send(address: SocketAddr, pipeline: &str, lines: &str) -> Option<u16> {
@@ -26,8 +26,8 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> Option<String> {
 }
 
 fn exchange(address: SocketAddr, request: &str) -> Option<String> {
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).ok()?;
@@ -41,9 +41,21 @@ pub(crate) fn metric(address: SocketAddr, name: &str) -> Option<u64> {
     line.rsplit(' ').next()?.parse::<f64>().ok().map(|value| value as u64)
 }
 
-/// A port that is free now.
+/// An address that nobody else takes while a server is not there, before its start or between two lives: below the
+/// ports that the system gives away, and beside one that this process keeps as a sign to others who look here.
 pub(crate) fn free_address() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    const FIRST: u16 = 30_100;
+    const PAIRS: u16 = 1_300;
+    let listen = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok();
+    let start = std::process::id() as u16 % PAIRS;
+    for pair in (start..PAIRS).chain(0..start) {
+        let port = FIRST + 2 * pair;
+        if let (Some(sign), Some(_)) = (listen(port), listen(port + 1)) {
+            std::mem::forget(sign);
+            return (Ipv4Addr::LOCALHOST, port + 1).into();
+        }
+    }
+    panic!("no port is free");
 }
 
 /// Every line of these objects, and how often it is there.
@@ -63,12 +75,8 @@ pub(crate) fn lines(objects: &BTreeMap<String, Vec<u8>>) -> BTreeMap<String, usi
 
 /// Waits until the server answers.
 pub(crate) fn wait_until_up(server: &mut Process, address: SocketAddr) {
-    for _ in 0..600 {
-        if get(address, "/api/v1/health").is_some() {
-            return;
-        }
+    eventually("the server answers", || {
         assert!(server.ended().is_none(), "the server ended");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("the server does not answer");
+        get(address, "/api/v1/health").map(drop)
+    });
 }
