@@ -13,9 +13,6 @@ use common::{Flow, LEASE};
 use redrive_testkit::{TestDatabase, mysql, postgres};
 use servers::{recovers_quickly, restartable, service};
 
-/// How long work may take to go on once the store is back.
-const RESUMES: Duration = Duration::from_secs(10);
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_postgres_that_is_restarted_killed_or_long_away_costs_no_attempts() {
     if let Some(database) = restartable(postgres(file!()).await, file!()) {
@@ -57,7 +54,7 @@ async fn in_mid_flight(flow: &mut Flow) {
 }
 
 async fn recovers(flow: &Flow) {
-    flow.makes_progress(RESUMES).await;
+    flow.makes_progress().await;
     flow.drains().await;
     flow.is_unharmed().await;
 }

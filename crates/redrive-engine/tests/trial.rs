@@ -1,10 +1,13 @@
 //! An event that may kill its process is tried alone.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod counters;
+
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use counters::Counters;
 use redrive_core::backoff::Backoff;
 use redrive_core::dead_letter::PipelineKind;
 use redrive_core::event::Event;
@@ -64,6 +67,8 @@ fn pipeline(name: &str, jobs: &Arc<Jobs>, handler: Arc<dyn Handler>, lease: Dura
 /// Every pipeline of the process stood still for up to two seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pipeline_whose_work_was_never_interrupted_goes_on_during_a_trial_elsewhere() {
+    let paused: &Counters = Box::leak(Box::default());
+    metrics::set_global_recorder(paused).expect("no other test of this suite counts");
     let lease = Duration::from_millis(300);
     let database = redrive_testkit::sqlite();
     let (healthy, deadly) = (queue(&database, "healthy").await, queue(&database, "deadly").await);
@@ -87,10 +92,9 @@ async fn a_pipeline_whose_work_was_never_interrupted_goes_on_during_a_trial_else
         .start(&pipeline("deadly", &deadly, court.clone(), Duration::from_secs(20)), WatchOptions::default());
     let tried = async || court.seen.lock().unwrap().len() == 1;
     redrive_testkit::eventually(redrive_testkit::PATIENCE, "the suspect is tried", tried).await;
-    let begun = std::time::Instant::now();
     healthy.enqueue(vec![NewJob::new("1", "{}")]).await.unwrap();
     assert_eq!(signals.recv().await.unwrap(), "1");
-    assert!(begun.elapsed() < Duration::from_millis(1_500), "it waited for the end of the pause");
+    assert_eq!(paused.get("redrive_claims_paused_milliseconds_total healthy"), 0, "it did not wait");
     court.verdict.add_permits(1);
     engine.stop().await;
 }
@@ -126,10 +130,13 @@ async fn while_an_event_is_on_trial_nothing_else_is_claimed_and_each_has_its_tur
         redrive_testkit::eventually(redrive_testkit::PATIENCE, "the handler is called", is_so).await;
     };
     saw(1).await;
+    let tried = Instant::now();
     jobs.enqueue(vec![NewJob::new("neighbour", "{}")]).await.unwrap();
-    // Twenty times as long as it looks for work; the hush lasts ten times as long as this.
+    // Twenty times as long as it looks for work; claims are paused ten times as long as this, unless the machine was
+    // too busy to come here in that time.
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(seen(), 1, "nobody is taken beside it");
+    let taken = seen();
+    assert!(taken == 1 || tried.elapsed() > Duration::from_millis(1_500), "somebody is taken beside it");
     court.verdict.add_permits(1);
     // The neighbour, and one of the others.
     saw(3).await;

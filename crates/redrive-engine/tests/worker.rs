@@ -22,6 +22,7 @@ use redrive_store::{
     WorkStore,
 };
 use redrive_testkit::{PATIENCE, TestDatabase, sqlite};
+use tokio::sync::Semaphore;
 
 type Answer = dyn Fn(&Event) -> Result<(), Failure> + Send + Sync;
 
@@ -78,8 +79,8 @@ fn quick() -> Policy {
 fn pace() -> Pace {
     Pace {
         poll_interval: Duration::from_millis(50),
-        handler_timeout: Duration::from_millis(300),
-        grace: Duration::from_millis(500),
+        handler_timeout: PATIENCE,
+        grace: PATIENCE,
         ..Pace::default()
     }
 }
@@ -244,11 +245,13 @@ async fn a_worker_that_ends_in_a_defect_is_replaced_and_readiness_says_so() {
     pipeline.pace.workers = 1;
     pipeline.pace.lease = Duration::from_millis(300);
     // The third turn ends in a panic.
-    pipeline.store = Arc::new(Unplugged { defect_in: AtomicU32::new(3), ..Unplugged::new(&fixture.outbox) });
+    let store = Arc::new(Unplugged { defect_in: AtomicU32::new(3), ..Unplugged::new(&fixture.outbox) });
+    pipeline.store = store.clone();
     let (engine, pipeline) = fixture.start(pipeline);
     let ids = fixture.outbox.append(vec![event("OrderCreated", "{}"); 10]).await.unwrap();
     pipeline.bell.ring();
     eventually(|| async { pipeline.health.get().is_err_and(|said| said.detail.contains("defect")) }).await;
+    store.goes_on.add_permits(1);
     eventually(|| async { fixture.all_are(&ids, OutboxState::Processed).await }).await;
     eventually(|| async { pipeline.health.get().is_ok() }).await;
     engine.stop().await;
@@ -294,6 +297,9 @@ struct Unplugged {
     loses_answer: AtomicBool,
     /// After so many turns one ends in a panic; 0 is never.
     defect_in: AtomicU32,
+    /// After the panic, turns wait for a permit of this.
+    goes_on: Semaphore,
+    has_panicked: AtomicBool,
 }
 
 impl Unplugged {
@@ -303,6 +309,8 @@ impl Unplugged {
             off: AtomicBool::new(false),
             loses_answer: AtomicBool::new(false),
             defect_in: AtomicU32::new(0),
+            goes_on: Semaphore::new(0),
+            has_panicked: AtomicBool::new(false),
         }
     }
 
@@ -326,7 +334,12 @@ impl WorkStore for Unplugged {
         claim: Option<&Claim>,
     ) -> Result<Turn, Error> {
         self.plugged()?;
-        assert_ne!(self.defect_in.fetch_sub(1, Ordering::Relaxed), 1, "a defect");
+        if self.has_panicked.load(Ordering::Relaxed) {
+            drop(self.goes_on.acquire().await);
+        }
+        let is_last = self.defect_in.fetch_sub(1, Ordering::Relaxed) == 1;
+        self.has_panicked.fetch_or(is_last, Ordering::Relaxed);
+        assert!(!is_last, "a defect");
         if !settled.is_empty() && self.loses_answer.swap(false, Ordering::Relaxed) {
             let same = |(lease, settlement): &(Lease, Settlement)| {
                 (Lease::new(lease.work(), lease.fence(), lease.until()), settlement.clone())

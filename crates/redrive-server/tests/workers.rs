@@ -169,7 +169,7 @@ async fn a_lease_that_ran_out_settles_nothing_and_counts_as_a_failed_attempt() {
     // The clock of the store decides; this is how it looks when the lease has run out.
     let expire = "UPDATE mails_job_queue SET due_at = strftime('%Y-%m-%d %H:%M:%f', 'now', '-1 second')";
     Client::connect(&stand.database).await.run(expire).await;
-    let jobs = claim(&stand, json!({"wait": "10s"})).await;
+    let jobs = claim(&stand, json!({"wait": "60s"})).await;
     assert_eq!(jobs[0]["attempt"], 2);
     assert_ne!(jobs[0]["lease"], Value::from(stale.as_str()));
     report(&stand, 1, "complete", json!({"lease": stale})).await.assert_problem(409, &["ran out"]);
@@ -211,7 +211,7 @@ async fn a_report_on_a_job_that_another_worker_has_claimed_since_is_refused() {
     let stale = claim_one(&stand).await;
     let expire = "UPDATE mails_job_queue SET due_at = strftime('%Y-%m-%d %H:%M:%f', 'now', '-1 second')";
     Client::connect(&stand.database).await.run(expire).await;
-    let jobs = claim(&stand, json!({"wait": "10s", "worker": "w2"})).await;
+    let jobs = claim(&stand, json!({"wait": "60s", "worker": "w2"})).await;
     for (what, body) in [
         ("complete", json!({"lease": stale})),
         ("fail", json!({"lease": stale, "error": "no", "class": "permanent"})),
@@ -233,7 +233,7 @@ async fn a_long_poll_gets_a_job_as_soon_as_there_is_one() {
     };
     let (jobs, ()) = tokio::join!(waiting, adding);
     assert_eq!(jobs.len(), 1);
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(begun.elapsed() < Duration::from_secs(30), "it waited to the end");
 }
 
 fn claim_request(key: Option<&str>, body: &Value) -> Request<Body> {
@@ -265,7 +265,7 @@ async fn given_back(database: TestDatabase, lock: &str) {
         // It waits for the lock when its client hangs up, and is carried out afterwards.
         assert!(tokio::time::timeout(Duration::from_millis(500), claiming).await.is_err());
         other.run("COMMIT").await;
-        let jobs = claim(&stand, json!({"wait": "10s", "worker": "here"})).await;
+        let jobs = claim(&stand, json!({"wait": "60s", "worker": "here"})).await;
         assert_eq!(jobs.len(), 1, "it was given back");
         assert_eq!(jobs[0]["attempt"], 1, "and no attempt was counted");
         let again = json!({"lease": jobs[0]["lease"], "error": "again"});
@@ -327,7 +327,7 @@ async fn a_long_poll_ends_with_the_server() {
         stand.stop.cancel();
     };
     let (jobs, ()) = tokio::join!(waiting, stopping);
-    assert!(jobs.is_empty() && begun.elapsed() < Duration::from_secs(5));
+    assert!(jobs.is_empty() && begun.elapsed() < Duration::from_secs(30), "it waited to the end");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ mod support;
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use receiver::Receiver;
 use redrive_testkit::{Client, Pooler, TestDatabase};
@@ -183,11 +183,9 @@ fn a_stop_that_takes_too_long_says_so_and_exits_with_1() {
     // Somebody holds the database: the event cannot be handed back.
     runtime.block_on(client.run("BEGIN IMMEDIATE"));
     server.signal("TERM");
-    let begun = Instant::now();
     let (code, log) = server.end();
     assert_eq!(code, Some(1), "{log}");
     assert!(log.contains("still working 500ms after the stop") && log.contains("shutdown-deadline"), "{log}");
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -195,11 +193,14 @@ fn a_long_poll_does_not_hold_up_the_stop() {
     let folder = folder_with("[jobs.mails]\n");
     let server = Server::ready(folder.path());
     std::thread::scope(|scope| {
-        let polling = scope.spawn(|| server.post("/api/v1/jobs/mails/claim", &json!({"wait": "60s"})));
-        // Time for the poll to arrive: one that comes after the signal is refused, and fails the test.
-        std::thread::sleep(Duration::from_millis(200));
+        let (key, path) = ("idempotency-key: poll\r\n", "/api/v1/jobs/mails/claim");
+        let polling = scope.spawn(|| server.ask_with(key, "POST", path, r#"{"wait": "60s"}"#));
+        // With its key it is written down: one that comes after the signal is refused, and fails the test.
+        eventually("the poll has arrived", || {
+            (column(folder.path(), "SELECT count(*) FROM redrive_request") == ["1"]).then_some(())
+        });
         server.signal("TERM");
-        assert_eq!(polling.join().unwrap(), (200, json!({"jobs": []})));
+        assert_eq!(polling.join().unwrap(), (200, r#"{"jobs":[]}"#.to_owned()));
     });
     assert_eq!(server.end().0, Some(0));
 }

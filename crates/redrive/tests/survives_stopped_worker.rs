@@ -17,9 +17,9 @@ use support::folder_with;
 use survival::{Process, Receiver};
 use tokio::sync::watch;
 
-const LEASE: Duration = Duration::from_secs(1);
+/// Runs out while a worker is stopped, and not while one is merely busy.
+const LEASE: Duration = Duration::from_secs(3);
 const EVENTS: usize = 12;
-const SOON: Duration = PATIENCE;
 
 /// Answers a first delivery only once the gate is open, and then with the status that the gate says.
 async fn gated() -> (watch::Sender<Option<u16>>, Receiver) {
@@ -48,14 +48,14 @@ async fn the_late_settlement_of_a_worker_that_was_replaced_changes_nothing() {
         stopped.signal("STOP");
         let successor = Process::serve(folder.path(), "successor");
         let settled = || async { outbox.backlog().await.unwrap() == 0 };
-        eventually(SOON, "the successor has finished everything", settled).await;
+        eventually(PATIENCE, "the successor has finished everything", settled).await;
         let before = rows(&database).await;
 
         // Taken at its word, the stopped worker would now bury what its successor has delivered.
         gate.send(Some(422)).unwrap();
         stopped.signal("CONT");
         let lost = || async { stopped.log().matches("lease lost").count() >= EVENTS };
-        eventually(SOON, "the stopped worker knows that it lost every lease", lost).await;
+        eventually(PATIENCE, "the stopped worker knows that it lost every lease", lost).await;
         assert_eq!(rows(&database).await, before);
         assert_eq!(letters(&database).await, 0);
         assert!(before.iter().all(|row| row == "1"), "the attempt of the stopped worker counts: {before:?}");
@@ -91,11 +91,11 @@ async fn a_woken_worker_begins_with_nothing_whose_lease_is_gone() {
         let folder = folder_with(&one_by_one);
         let stopped = Process::serve(folder.path(), "stopped");
         let begun = || async { deliveries.load(Ordering::Relaxed) == 1 };
-        eventually(SOON, "the first is being delivered", begun).await;
+        eventually(PATIENCE, "the first is being delivered", begun).await;
         stopped.signal("STOP");
         let successor = Process::serve(folder.path(), "successor");
         let settled = || async { outbox.backlog().await.unwrap() == 0 };
-        eventually(SOON, "the successor has finished everything", settled).await;
+        eventually(PATIENCE, "the successor has finished everything", settled).await;
         let before = receiver.times();
         gate.send(true).unwrap();
         successor.kill();
@@ -121,7 +121,7 @@ async fn a_stopped_worker_that_nobody_replaced_finishes_and_burns_no_attempt() {
         gate.send(Some(200)).unwrap();
         server.signal("CONT");
         let settled = || async { outbox.backlog().await.unwrap() == 0 };
-        eventually(SOON, "everything is settled", settled).await;
+        eventually(PATIENCE, "everything is settled", settled).await;
         let retries = rows(&database).await;
         assert!(retries.iter().all(|row| row == "0"), "attempts were burnt: {retries:?}");
         assert!(receiver.times().values().all(|times| *times == 1), "and nothing was delivered twice");
@@ -130,14 +130,14 @@ async fn a_stopped_worker_that_nobody_replaced_finishes_and_burns_no_attempt() {
 
 async fn holds_everything(receiver: &Receiver) {
     let held = || async { receiver.distinct() == EVENTS };
-    eventually(SOON, "the server holds everything", held).await;
+    eventually(PATIENCE, "the server holds everything", held).await;
 }
 
 /// A worker that lost its leases is none the worse for it.
 async fn works_on(outbox: &Outbox, server: &Process, folder: &Path) {
     outbox.append(vec![event(); 1]).await.unwrap();
     let settled = || async { outbox.backlog().await.unwrap() == 0 };
-    eventually(SOON, "the one that was stopped works on", settled).await;
+    eventually(PATIENCE, "the one that was stopped works on", settled).await;
     assert!(folder.exists() && !server.log().contains("panicked"));
 }
 
@@ -173,10 +173,12 @@ fn configuration(database: &TestDatabase, receiver: &Receiver) -> String {
         "[outbox.orders]\n\
          database = \"{}\"\n\
          workers = 1\n\
-         lease = \"1s\"\n\
+         lease = \"{}s\"\n\
          poll-interval = \"100ms\"\n\
          retry = {{ initial = \"20ms\", factor = 1.0, max = \"20ms\" }}\n\
          handlers.OrderCreated = {{ http = \"http://{}/\" }}\n",
-        database.url, receiver.address
+        database.url,
+        LEASE.as_secs(),
+        receiver.address
     )
 }

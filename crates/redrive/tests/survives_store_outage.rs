@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use support::{PATIENCE, Server, eventually, folder_with, redrive};
 use tempfile::TempDir;
 
-const LETTERS: u64 = 2_000;
+/// Many more than are sent between the outages, however long these take.
+const LETTERS: u64 = 5_000;
 /// Letters in a second: as many as a portion has.
 const RATE: u64 = 250;
 

@@ -19,8 +19,8 @@ use redrive_store::{Database, Outbox, OutboxOptions, WorkStore as _};
 pub(crate) use redrive_testkit::eventually;
 use redrive_testkit::{Client, PATIENCE, TestDatabase};
 
-/// Short, so that a test can outlast it.
-pub(crate) const LEASE: Duration = Duration::from_secs(1);
+/// Short, so that a test can outlast it; long enough that a busy machine extends it in time.
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
 /// How many instances work on the same tables, as two servers would.
 const INSTANCES: usize = 2;
@@ -84,8 +84,8 @@ impl Flow {
     }
 
     /// Waits until more events are settled than now.
-    pub(crate) async fn makes_progress(&self, within: Duration) {
-        let deadline = Instant::now() + within;
+    pub(crate) async fn makes_progress(&self) {
+        let deadline = Instant::now() + PATIENCE;
         let mut before = None;
         while Instant::now() < deadline {
             match (self.outbox.backlog().await, before) {
@@ -95,7 +95,7 @@ impl Flow {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        panic!("nothing was settled within {within:?}; the stores say {:?}", self.health());
+        panic!("nothing was settled within {PATIENCE:?}; the stores say {:?}", self.health());
     }
 
     /// Waits until nothing is left to do.

@@ -94,7 +94,7 @@ pub(crate) fn options(brokers: &str, topic: &str, folder: &Path) -> KafkaPipelin
         retries: Retries { attempts: 2, backoff: quick },
         parking: Retries { attempts: 3, backoff: Backoff::new(millis(200), 2.0, millis(1000)).unwrap() },
         workers: 2,
-        publish_timeout: Duration::from_secs(3),
+        publish_timeout: Duration::from_secs(10),
         folder: folder.to_owned(),
         folder_size: 64 << 20,
         grace: Duration::from_secs(3),
