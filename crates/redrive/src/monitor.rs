@@ -45,8 +45,14 @@ pub(crate) struct Monitor {
     looks: AtomicU64,
     /// The look that was told last, by its number.
     told: Mutex<u64>,
-    /// What was wrong with each part at the last look, and since when it is so.
-    states: Mutex<HashMap<(&'static str, String), (Option<Reason>, Timestamp)>>,
+    /// How each part was at the last look, by kind and name.
+    states: Mutex<HashMap<(&'static str, String), State>>,
+}
+
+/// What is wrong with a part, and since when it is so.
+struct State {
+    reason: Option<Reason>,
+    since: Timestamp,
 }
 
 struct Watched {
@@ -154,13 +160,15 @@ impl Monitor {
     fn component(&self, (kind, name): (&'static str, &str), found: Found) -> Component {
         let Found { ok, reason, detail } = found;
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = states.entry((kind, name.to_owned())).or_insert_with(|| (reason, Timestamp::now()));
-        if state.0 != reason {
-            show_trouble(kind, name, state.0, 0.0);
-            *state = (reason, Timestamp::now());
+        let state = states
+            .entry((kind, name.to_owned()))
+            .or_insert_with(|| State { reason, since: Timestamp::now() });
+        if state.reason != reason {
+            show_trouble(kind, name, state.reason, 0.0);
+            *state = State { reason, since: Timestamp::now() };
         }
         show_trouble(kind, name, reason, 1.0);
-        let (since, reason) = (state.1, reason.map(Reason::as_str));
+        let (since, reason) = (state.since, reason.map(Reason::as_str));
         Component { name: name.to_owned(), kind, ok, reason, since, detail: Some(detail) }
     }
 }
