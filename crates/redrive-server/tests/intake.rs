@@ -176,7 +176,7 @@ async fn a_store_that_does_not_answer_is_a_503_that_says_when_to_come_back() {
         ("/api/v1/jobs/mails/1/complete", r#"{"lease":"1"}"#),
     ] {
         let answer = stand.post(path, body).await;
-        answer.assert_problem(503, &["does not answer"]);
+        answer.assert_problem(503, &["store of"]);
         assert!(answer.headers.contains_key("retry-after"));
     }
 }
