@@ -15,6 +15,7 @@
 //! | [`ladder`] | where events go when the place they belong in cannot take them |
 //! | [`lease`] | who may settle a piece of work, and how |
 //! | [`bisect`] | which records of a failed batch are the poison |
+//! | [`column`], [`extract`] | which part of a JSON text goes into which column |
 //! | [`fingerprint`] | which failures are "the same" |
 //! | [`dead_letter`] | what an operator sees, filters and acts on |
 //! | [`books`] | whether everything that was accepted is somewhere |
@@ -25,8 +26,10 @@ pub mod backoff;
 pub mod bisect;
 pub mod books;
 pub mod classify;
+pub mod column;
 pub mod dead_letter;
 pub mod event;
+pub mod extract;
 pub mod failure;
 pub mod fingerprint;
 pub mod handler;

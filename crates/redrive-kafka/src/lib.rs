@@ -28,7 +28,6 @@ mod observer;
 mod place;
 mod writer;
 
-pub mod column;
 pub mod decode;
 pub mod error_name;
 pub mod headers;
@@ -45,6 +44,8 @@ pub mod row;
 pub mod seal;
 pub mod sink;
 pub mod topics;
+
+pub use redrive_core::column;
 
 pub use client::{Cluster, failure};
 pub use health::Health;

@@ -1,28 +1,8 @@
 //! A decoded record: one row of a sink.
 
-use std::borrow::Cow;
-
-use jiff::Timestamp;
+pub use redrive_core::column::Cell;
 
 use crate::record::Position;
-
-/// One value on its way into a column. Numbers stay the text that was sent: a number beyond 2^53 is not
-/// rounded on its way through.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Cell<'a> {
-    /// NULL.
-    Null,
-    /// `true` or `false`.
-    Bool(bool),
-    /// A number, as it was written.
-    Number(Cow<'a, str>),
-    /// A text, unescaped, without NUL.
-    Text(Cow<'a, str>),
-    /// JSON, as it was written.
-    Json(&'a str),
-    /// A point in time.
-    Time(Timestamp),
-}
 
 /// A row: who it is, and its cells in the order of the declared columns.
 #[derive(Debug, Clone, PartialEq)]
