@@ -90,8 +90,10 @@ pub(crate) enum Role {
     Time,
     /// Milliseconds since 1970.
     Millis,
-    /// A value of any type that text can be converted to.
+    /// A value of any type that text can be converted to, and that can be compared.
     Value,
+    /// A value that is written, and never read.
+    Written,
     /// One of these texts.
     Status(&'static [&'static str]),
 }
@@ -110,7 +112,8 @@ impl Role {
             Self::Message | Self::Note => kind == T::Text,
             Self::Flag => kind == T::Bool || (dialect != Dialect::Postgres && is_number),
             Self::Time => kind == T::Time || dialect == Dialect::Sqlite,
-            Self::Value => kind != T::Other,
+            Self::Value => !matches!(kind, T::Other | T::Opaque),
+            Self::Written => kind != T::Other,
             Self::Status(_) => matches!(kind, T::Text | T::Enum),
         }
     }
@@ -125,7 +128,9 @@ impl Role {
             Self::Flag => "a BOOLEAN",
             Self::Time => "a point in time (TIMESTAMP or DATETIME)",
             Self::Millis => "a whole number (BIGINT), milliseconds since 1970",
-            Self::Value => "a text, a number, a UUID, a time, JSON, bytes or an enumeration",
+            Self::Value | Self::Written => {
+                "a text, a number, a UUID, a time, a date, a BOOLEAN, JSON, bytes or an enumeration"
+            }
             Self::Status(_) => "a text (VARCHAR) or an enumeration",
         }
     }
@@ -155,7 +160,10 @@ pub(crate) fn problems(dialect: Dialect, table: &Table, file: &str, roles: &[(&s
 fn problem(dialect: Dialect, table: &Table, column: &ColumnInfo, role: Role) -> Option<String> {
     let place = format!("{}.{}", table.name, column.name);
     if column.is_generated {
-        return Some(format!("{place} is computed by the database: redrive has to write it"));
+        return Some(format!("{place} is computed by the database: redrive cannot write it"));
+    }
+    if column.is_numbered && role != Role::Id {
+        return Some(format!("{place} is GENERATED ALWAYS AS IDENTITY: redrive cannot write it"));
     }
     if !role.takes(dialect, column.kind) {
         return Some(format!("{place} is of the type {}: it must be {}", column.declared, role.wanted()));
@@ -186,12 +194,22 @@ fn is_indexable(column: &ColumnInfo, max: Option<usize>) -> bool {
 }
 
 fn missing(dialect: Dialect, table: &Table, file: &str, column: &str) -> String {
-    let definition = schema::definition(file, &table.name, column).unwrap_or_else(|| column.to_owned());
-    format!(
-        "{} has no column {column}: {}",
-        table.name,
-        alter(dialect, table, &format!("ADD COLUMN {definition}"))
-    )
+    let advice = match schema::definition(file, &table.name, column) {
+        Some(definition) => alter(dialect, table, &format!("ADD COLUMN {definition}")),
+        None => "add it, or correct its name in the settings".to_owned(),
+    };
+    format!("{} has no column {column}: {advice}", table.name)
+}
+
+impl Table {
+    /// What keeps rows of these columns from being written: columns that take no value, or none that text can be
+    /// converted to, and others that need one. Columns that are not there are none of its business.
+    #[must_use]
+    pub fn unwritable(&self, dialect: Dialect, columns: &[&str]) -> Vec<String> {
+        let written = columns.iter().filter_map(|name| self.column(name));
+        let problems = written.filter_map(|column| problem(dialect, self, column, Role::Written));
+        problems.chain(unfilled(dialect, self, columns)).collect()
+    }
 }
 
 /// Columns that an INSERT of ours would have to name, and has no value for.

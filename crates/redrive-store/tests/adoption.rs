@@ -411,6 +411,21 @@ async fn a_value_that_a_column_cannot_hold_is_refused_by_the_name_of_the_field()
     }
 }
 
+/// A TEXT of MySQL holds 65,535 bytes: an event of 20,000 characters was refused, and so was a label with a comma.
+#[tokio::test]
+async fn what_a_column_of_mysql_holds_is_not_refused() {
+    let Some(database) = testkit::mysql(file!()).await else { return };
+    let mut client = Client::connect(&database).await;
+    let aggregate = ("ENUM('plain', 'a,b', 'it''s')", "");
+    Types { aggregate, ..Types::plain(Backend::MySql) }.create(&mut client, false).await;
+    let outbox = outbox_on(&database).await;
+    let large = |id: &str| NewEvent { payload: "x".repeat(65_535), ..event(id) };
+    outbox.append(vec![large("plain")]).await.unwrap();
+    outbox.append(vec![event("a,b"), event("it's")]).await.unwrap();
+    let refused = outbox.append(vec![NewEvent { payload: "x".repeat(65_536), ..event("plain") }]).await;
+    assert!(matches!(refused, Err(Error::Refused { source, .. }) if source.field == "payload"));
+}
+
 #[tokio::test]
 async fn a_target_with_columns_of_any_type_is_saved_to_and_repeats_are_known() {
     for backend in testkit::backends(file!()).await.iter().map(|database| database.backend) {
