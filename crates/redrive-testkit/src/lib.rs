@@ -8,6 +8,7 @@ mod cable;
 mod client;
 pub mod hostile;
 mod patience;
+pub mod types;
 
 use std::io::Write as _;
 

@@ -71,6 +71,21 @@ impl Stored {
         Self { poison: Vec::new(), undecided: (0..rows).collect(), cause: Some(cause) }
     }
 
+    /// What this says about the rows that fit, as part of the batch from which `unfit` ones were taken out.
+    pub(crate) fn beside(mut self, unfit: Vec<(usize, Failure)>) -> Self {
+        let place = |mut index: usize| {
+            for (taken, _) in &unfit {
+                index += usize::from(*taken <= index);
+            }
+            index
+        };
+        self.undecided.iter_mut().for_each(|index| *index = place(*index));
+        self.poison.iter_mut().for_each(|(index, _)| *index = place(*index));
+        self.poison.extend(unfit);
+        self.poison.sort_by_key(|(index, _)| *index);
+        self
+    }
+
     /// What this says about rows that start at `first` of a larger batch, added to what is known of that.
     pub(crate) fn extend(&mut self, part: Self, first: usize) {
         self.poison.extend(part.poison.into_iter().map(|(index, failure)| (index + first, failure)));
@@ -145,4 +160,18 @@ fn told(search: Search, cause: Option<Failure>) -> Stored {
     let report = search.into_report();
     let undecided = report.undecided().into_iter().flatten().collect();
     Stored { undecided, cause, poison: report.into_poison() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_were_taken_out_have_their_places_among_the_others() {
+        let failure = || Failure::permanent("WrongValue", "");
+        let stored = Stored { poison: vec![(0, failure())], undecided: vec![1, 2], cause: None };
+        let all = stored.beside(vec![(0, failure()), (1, failure()), (4, failure())]);
+        assert_eq!(all.poison.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [0, 1, 2, 4]);
+        assert_eq!(all.undecided, [3, 5]);
+    }
 }

@@ -1,17 +1,18 @@
 //! Rows into SQLite, one statement for a batch: the rows travel as one JSON text.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use redrive_core::failure::{Class, Code, Failure};
-use redrive_store::Dialect;
+use redrive_store::{Dialect, Table};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode};
 use sqlx::{AssertSqlSafe, ConnectOptions as _};
 use tokio::sync::Mutex;
 
 use super::Sink;
-use super::statement::SinkTable;
-use crate::row::{Cell, Row};
+use super::statement::{SinkColumns, SinkTable};
+use crate::row::Row;
 
 const SQLITE_ERROR: i32 = 1;
 const SQLITE_AUTH: i32 = 23;
@@ -21,7 +22,8 @@ const SQLITE_AUTH: i32 = 23;
 pub struct SqliteSink {
     options: SqliteConnectOptions,
     table: SinkTable,
-    insert: String,
+    /// Read again after a failure that speaks of the table, and before a value is held against a record.
+    columns: Mutex<Option<Arc<SinkColumns>>>,
     connection: Mutex<Option<SqliteConnection>>,
 }
 
@@ -33,21 +35,12 @@ impl SqliteSink {
     pub fn new(url: &str, table: SinkTable, timeout: Duration) -> Result<Self, sqlx::Error> {
         let options: SqliteConnectOptions = url.parse()?;
         let options = options.journal_mode(SqliteJournalMode::Wal).busy_timeout(timeout);
-        let dialect = Dialect::Sqlite;
-        let cells = (0..table.width()).map(|n| format!("value ->> {n}")).collect::<Vec<_>>().join(", ");
-        // WHERE true: without it SQLite takes ON CONFLICT for a join condition.
-        let insert = format!(
-            "INSERT INTO {} ({}) SELECT {cells} FROM json_each(?1) WHERE true ON CONFLICT ({}) DO NOTHING",
-            table.quoted(dialect),
-            table.list(dialect),
-            table.key(dialect)
-        );
-        Ok(Self { options, table, insert, connection: Mutex::new(None) })
+        Ok(Self { options, table, columns: Mutex::new(None), connection: Mutex::new(None) })
     }
 
     async fn with<T>(
         &self,
-        run: impl AsyncFnOnce(&mut SqliteConnection) -> Result<T, sqlx::Error>,
+        run: impl AsyncFnOnce(&mut SqliteConnection) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let mut held = self.connection.lock().await;
         // Taken out meanwhile: a future that is dropped in the middle leaves no half-used connection.
@@ -57,19 +50,67 @@ impl SqliteSink {
         };
         let done = run(&mut connection).await;
         *held = Some(connection);
-        done.map_err(|error| failure(&error))
+        done
+    }
+
+    async fn look(&self) -> Result<Table, Failure> {
+        self.with(async |connection: &mut SqliteConnection| {
+            Table::of(connection.into(), self.table.name()).await.map_err(|error| error.failure())
+        })
+        .await
+    }
+
+    async fn columns(&self) -> Result<Arc<SinkColumns>, Failure> {
+        let mut known = self.columns.lock().await;
+        if let Some(columns) = &*known {
+            return Ok(Arc::clone(columns));
+        }
+        let columns = Arc::new(SinkColumns::new(&self.table, &self.look().await?)?);
+        *known = Some(Arc::clone(&columns));
+        Ok(columns)
+    }
+
+    /// The statement, and the rows as JSON. The table may have changed since it was looked at: it is looked at again
+    /// before a value is refused.
+    async fn insert(&self, rows: &[Row<'_>]) -> Result<(String, String), Failure> {
+        let columns = self.columns().await?;
+        if let Ok(json) = json(&columns, rows) {
+            return Ok((self.insert_text(&columns), json));
+        }
+        *self.columns.lock().await = None;
+        let columns = self.columns().await?;
+        Ok((self.insert_text(&columns), json(&columns, rows)?))
+    }
+
+    fn insert_text(&self, columns: &SinkColumns) -> String {
+        let (table, dialect) = (&self.table, Dialect::Sqlite);
+        let cell =
+            |(n, column): (usize, &redrive_store::ColumnInfo)| column.store_text(&format!("value ->> {n}"));
+        let cells = columns.all().iter().enumerate().map(cell).collect::<Vec<_>>().join(", ");
+        // WHERE true: without it SQLite takes ON CONFLICT for a join condition.
+        format!(
+            "INSERT INTO {} ({}) SELECT {cells} FROM json_each(?1) WHERE true ON CONFLICT ({}) DO NOTHING",
+            table.quoted(dialect),
+            table.list(dialect),
+            table.key(dialect)
+        )
     }
 }
 
 #[async_trait]
 impl Sink for SqliteSink {
     async fn write(&self, rows: &[Row<'_>]) -> Result<(), Failure> {
-        let json = json(rows);
-        self.with(async |connection: &mut SqliteConnection| {
-            let query = sqlx::query(AssertSqlSafe(self.insert.clone())).bind(json);
-            query.execute(connection).await.map(drop)
-        })
-        .await
+        let (insert, json) = self.insert(rows).await?;
+        let written = self
+            .with(async |connection: &mut SqliteConnection| {
+                let query = sqlx::query(AssertSqlSafe(insert)).bind(json);
+                query.execute(connection).await.map(drop).map_err(|error| failure(&error))
+            })
+            .await;
+        if written.as_ref().is_err_and(|failure| failure.class == Class::Transient) {
+            *self.columns.lock().await = None;
+        }
+        written
     }
 
     async fn probe(&self) -> Result<(), Failure> {
@@ -79,27 +120,24 @@ impl Sink for SqliteSink {
 
     async fn check(&self) -> Result<(), String> {
         let name = self.table.name().rsplit('.').next().unwrap_or_default().to_owned();
-        let found = self
+        let keys = self
             .with(async |connection: &mut SqliteConnection| {
-                let columns: Vec<String> = sqlx::query_scalar("SELECT name FROM pragma_table_info(?)")
-                    .bind(&name)
-                    .fetch_all(&mut *connection)
-                    .await?;
                 // A part of an index that is an expression has no name.
-                let keys: Vec<String> = sqlx::query_scalar(
+                let keys = sqlx::query_scalar::<_, String>(
                     "SELECT group_concat(coalesce(i.name, '')) FROM pragma_index_list(?) AS l, pragma_index_info(l.name) AS i \
                      WHERE l.\"unique\" AND NOT l.partial GROUP BY l.name",
                 )
                 .bind(&name)
                 .fetch_all(&mut *connection)
-                .await?;
-                Ok((columns, keys))
+                .await;
+                keys.map_err(|error| failure(&error))
             })
             .await;
-        let (columns, keys) = found.map_err(|failure| format!("the sink's database: {}", failure.message))?;
+        let unreachable = |failure: Failure| format!("the sink's database: {}", failure.message);
+        let (found, keys) = (self.look().await.map_err(unreachable)?, keys.map_err(unreachable)?);
         let keys: Vec<Vec<String>> =
             keys.iter().map(|key| key.split(',').map(str::to_owned).collect()).collect();
-        self.table.complaint(Dialect::Sqlite, &columns, &keys).map_or(Ok(()), Err)?;
+        self.table.complaint(Dialect::Sqlite, &found, &keys).map_or(Ok(()), Err)?;
         self.probe().await.map_err(|failure| self.table.unwritable(&failure))
     }
 }
@@ -124,34 +162,21 @@ fn failure(error: &sqlx::Error) -> Failure {
 }
 
 /// Every value as text, or null: the column's affinity turns it into a number without rounding it first.
-fn json(rows: &[Row<'_>]) -> String {
+fn json(columns: &SinkColumns, rows: &[Row<'_>]) -> Result<String, Failure> {
     let mut json = String::with_capacity(rows.iter().map(Row::size).sum::<usize>() * 5 / 4);
     json.push('[');
     for (index, row) in rows.iter().enumerate() {
         if index > 0 {
             json.push(',');
         }
-        let id = &row.identity;
-        json.push('[');
-        push(&mut json, &id.topic);
-        json.push_str(&format!(",{},{}", id.partition, id.offset));
-        for cell in &row.cells {
-            json.push(',');
-            match cell {
-                Cell::Null => json.push_str("null"),
-                Cell::Bool(bool) => json.push_str(if *bool { "1" } else { "0" }),
-                Cell::Number(text) | Cell::Text(text) => push(&mut json, text),
-                Cell::Json(text) => push(&mut json, text),
-                Cell::Time(time) => push(&mut json, &time.to_string()),
-            }
-        }
-        json.push(']');
+        let (texts, id) = (columns.texts(row)?, &row.identity);
+        // As numbers: a column without a type would keep the texts.
+        let line = (&*id.topic, id.partition, id.offset);
+        let line = [serde_json::to_string(&line), serde_json::to_string(&texts[3..])];
+        let [position, values] = line.map(|part| part.unwrap_or_default());
+        let comma = if texts.len() > 3 { "," } else { "" };
+        json.push_str(&format!("{}{comma}{}", &position[..position.len() - 1], &values[1..]));
     }
     json.push(']');
-    json
-}
-
-fn push(json: &mut String, text: &str) {
-    // A text is always JSON.
-    json.push_str(&serde_json::to_string(text).unwrap_or_default());
+    Ok(json)
 }

@@ -1,7 +1,12 @@
-//! The table of a SQL sink, by name.
+//! The table of a SQL sink, by name, and its columns as the database describes them.
 
+use std::borrow::Cow;
+
+use redrive_core::column::Cell;
 use redrive_core::failure::Failure;
-use redrive_store::{Dialect, check_name};
+use redrive_store::{ColumnInfo, Dialect, Table, check_name};
+
+use crate::row::Row;
 
 /// A table that records are stored in. Its columns for topic, partition and offset have a unique index
 /// together: that is what makes a record come in once.
@@ -94,29 +99,46 @@ impl SinkTable {
         )
     }
 
-    /// What to tell a person about a table that has these columns, and whose unique keys are over these.
-    pub(super) fn complaint(
-        &self,
-        dialect: Dialect,
-        found: &[String],
-        keys: &[Vec<String>],
-    ) -> Option<String> {
+    /// What to tell a person about a table that is like this, and whose unique keys are over these columns.
+    pub(super) fn complaint(&self, dialect: Dialect, found: &Table, keys: &[Vec<String>]) -> Option<String> {
         let table = &self.table;
-        if found.is_empty() {
+        if !found.exists() {
             return Some(format!(
                 "the sink's table {table} does not exist, or this user may not see it: create it, with {}",
                 self.names().cloned().collect::<Vec<_>>().join(", ")
             ));
         }
-        let is_missing = |name: &&String| !found.iter().any(|other| other.eq_ignore_ascii_case(name));
-        let missing: Vec<&str> = self.names().filter(is_missing).map(String::as_str).collect();
+        let missing: Vec<&str> =
+            self.names().map(String::as_str).filter(|name| found.column(name).is_none()).collect();
         if !missing.is_empty() {
             return Some(format!(
                 "the sink's table {table} has no column {}: add it, or change `columns` or `position`; it has {}",
                 missing.join(", "),
-                found.join(", ")
+                found.names().collect::<Vec<_>>().join(", ")
             ));
         }
+        let names: Vec<&str> = self.names().map(String::as_str).collect();
+        let mut problems = found.unwritable(dialect, &names);
+        if !problems.is_empty() {
+            problems.push(
+                "a column in `columns` gets its value from the record, any other is left to the database"
+                    .to_owned(),
+            );
+        }
+        if !self.has_key(keys) {
+            problems.push(format!(
+                "there is no unique index over ({0}), without which a record that is read twice would be stored \
+                 twice: CREATE UNIQUE INDEX {1}_position ON {2} ({0})",
+                self.key(dialect),
+                table.replace('.', "_"),
+                self.quoted(dialect),
+            ));
+        }
+        let all = problems.join("; ");
+        (!problems.is_empty()).then(|| format!("the sink's table {table} cannot be used as it is: {all}"))
+    }
+
+    fn has_key(&self, keys: &[Vec<String>]) -> bool {
         let mut wanted: Vec<String> = self.position.iter().map(|name| name.to_lowercase()).collect();
         wanted.sort();
         let matches = |key: &Vec<String>| {
@@ -124,15 +146,54 @@ impl SinkTable {
             key.sort();
             key == wanted
         };
-        let advice = format!(
-            "the sink's table {table} has no unique index over ({0}), without which a record that is read twice \
-             would be stored twice: CREATE UNIQUE INDEX {1}_position ON {2} ({0})",
-            self.key(dialect),
-            table.replace('.', "_"),
-            self.quoted(dialect),
-        );
-        (!keys.iter().any(matches)).then_some(advice)
+        keys.iter().any(matches)
     }
+}
+
+/// The columns that are written, as the database describes them: topic, partition and offset, then the declared ones.
+#[derive(Debug)]
+pub(super) struct SinkColumns(Vec<ColumnInfo>);
+
+impl SinkColumns {
+    /// # Errors
+    /// A failure that may pass when the table, or a column of it, is not there: it is no record's fault.
+    pub(super) fn new(table: &SinkTable, found: &Table) -> Result<Self, Failure> {
+        let column = |name: &String| {
+            found.column(name).cloned().ok_or_else(|| {
+                let table = table.name();
+                let message = format!("the sink's table {table} is not there, or has no column {name}");
+                Failure::transient("Database", message)
+            })
+        };
+        table.names().map(column).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> &[ColumnInfo] {
+        &self.0
+    }
+
+    /// The values of a row as the texts that its columns read, each with its column.
+    ///
+    /// # Errors
+    /// The first value that its column cannot hold.
+    pub(super) fn texts<'a>(&'a self, row: &'a Row<'_>) -> Result<Vec<Text<'a>>, Failure> {
+        let (partition, offset) = (row.identity.partition.to_string(), row.identity.offset.to_string());
+        let mut texts = Vec::with_capacity(self.0.len());
+        texts.push(Some(Cow::Borrowed(&*row.identity.topic)));
+        texts.extend([Some(Cow::Owned(partition)), Some(Cow::Owned(offset))]);
+        for (column, cell) in self.0[texts.len()..].iter().zip(&row.cells) {
+            texts.push(column.convert(cell).map_err(|why| unfit(column, cell, &why))?);
+        }
+        Ok(texts)
+    }
+}
+
+/// A value as text; nothing for NULL.
+pub(super) type Text<'a> = Option<Cow<'a, str>>;
+
+fn unfit(column: &ColumnInfo, cell: &Cell<'_>, why: &str) -> Failure {
+    Failure::permanent("WrongValue", format!("the value {cell} of the column {} {why}", column.name()))
 }
 
 fn quote(dialect: Dialect, name: &str) -> String {
@@ -150,10 +211,6 @@ mod tests {
         SinkTable::new("shop.decision_log", &["id", "body"]).unwrap()
     }
 
-    fn names(names: &[&str]) -> Vec<String> {
-        names.iter().map(|name| (*name).to_owned()).collect()
-    }
-
     #[test]
     fn names_that_sql_would_misread_are_refused() {
         assert!(SinkTable::new("a; drop table b", &["id"]).is_err());
@@ -162,18 +219,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_what_to_do() {
-        let dialect = Dialect::Postgres;
-        let all = names(&["topic", "partition", "offset", "id", "body"]);
-        let missing = table().complaint(dialect, &[], &[]).unwrap();
+    fn a_table_that_is_not_there_is_to_be_created_and_a_key_is_one_in_any_order() {
+        let missing = table().complaint(Dialect::Postgres, &Table::default(), &[]).unwrap();
         assert!(missing.contains("shop.decision_log does not exist"), "{missing}");
-        let missing = table().complaint(dialect, &all[..4], &[]).unwrap();
-        assert!(missing.contains("has no column body"), "{missing}");
-        let missing = table().complaint(dialect, &all, &[names(&["id"])]).unwrap();
-        assert!(missing.ends_with(
-            "CREATE UNIQUE INDEX shop_decision_log_position ON \"shop\".\"decision_log\" (\"topic\", \"partition\", \"offset\")"
-        ), "{missing}");
-        let key = names(&["partition", "topic", "offset"]);
-        assert_eq!(table().complaint(dialect, &all, &[key]), None);
+        let key = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert!(table().has_key(&[key(&["id"]), key(&["partition", "topic", "offset"])]));
+        assert!(!table().has_key(&[key(&["id"]), key(&["partition", "topic"])]));
     }
 }

@@ -3,9 +3,12 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
+use redrive_core::failure::Failure;
+use redrive_store::ColumnInfo;
 use sqlx::postgres::PgConnection;
 
-use crate::row::{Cell, Row};
+use crate::row::Row;
+use crate::sink::statement::{SinkColumns, Text};
 
 /// So many bytes are handed to the socket at a time.
 const PIECE: usize = 256 * 1024;
@@ -18,14 +21,20 @@ pub(super) struct CopyText {
 }
 
 impl CopyText {
-    pub(super) fn new(rows: &[Row<'_>]) -> Self {
+    /// The rows whose values fit their columns, and the others with the reason, by index.
+    pub(super) fn new(columns: &SinkColumns, rows: &[Row<'_>]) -> (Self, Vec<(usize, Failure)>) {
         let mut text = String::with_capacity(rows.iter().map(Row::size).sum::<usize>() * 5 / 4);
-        let mut ends = Vec::with_capacity(rows.len());
-        for row in rows {
-            write_row(&mut text, row);
-            ends.push(text.len());
+        let (mut ends, mut unfit) = (Vec::with_capacity(rows.len()), Vec::new());
+        for (index, row) in rows.iter().enumerate() {
+            match columns.texts(row) {
+                Ok(values) => {
+                    write_row(&mut text, columns.all(), &values);
+                    ends.push(text.len());
+                }
+                Err(failure) => unfit.push((index, failure)),
+            }
         }
-        Self { text, ends }
+        (Self { text, ends }, unfit)
     }
 
     pub(super) fn slice(&self, rows: Range<usize>) -> &[u8] {
@@ -34,29 +43,26 @@ impl CopyText {
     }
 }
 
-fn write_row(text: &mut String, row: &Row<'_>) {
-    let identity = &row.identity;
-    escape(text, &identity.topic);
-    // Writing to a String cannot fail.
-    let _ = write!(text, "\t{}\t{}", identity.partition, identity.offset);
-    for cell in &row.cells {
-        text.push('\t');
-        write_cell(text, cell);
+fn write_row(text: &mut String, columns: &[ColumnInfo], values: &[Text<'_>]) {
+    for (at, (column, value)) in columns.iter().zip(values).enumerate() {
+        if at > 0 {
+            text.push('\t');
+        }
+        match value {
+            None => text.push_str("\\N"),
+            Some(value) if column.is_bytes() => write_bytes(text, value.as_bytes()),
+            Some(value) => escape(text, value),
+        }
     }
     text.push('\n');
 }
 
-fn write_cell(text: &mut String, cell: &Cell<'_>) {
-    match cell {
-        Cell::Null => text.push_str("\\N"),
-        Cell::Bool(true) => text.push('t'),
-        Cell::Bool(false) => text.push('f'),
-        Cell::Number(number) => text.push_str(number),
-        Cell::Text(value) => escape(text, value),
-        Cell::Json(json) => escape(text, json),
-        Cell::Time(time) => {
-            let _ = write!(text, "{time}");
-        }
+/// In hexadecimal digits: BYTEA would take a backslash for an escape.
+fn write_bytes(text: &mut String, bytes: &[u8]) {
+    text.push_str("\\\\x");
+    for byte in bytes {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
     }
 }
 
@@ -102,24 +108,15 @@ pub(super) fn named_row(context: Option<&str>) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Position;
 
     #[test]
-    fn rows_are_escaped_as_copy_reads_them() {
-        let cells = vec![
-            Cell::Null,
-            Cell::Bool(true),
-            Cell::Number("1.50".into()),
-            Cell::Text("a\tb\\c\nd\re\u{e9}".into()),
-            Cell::Json(r#"{"a":"\n"}"#),
-        ];
-        let row = Row { identity: Position::new("t", 1, 2), cells };
-        let text = CopyText::new(&[row.clone(), row]);
-        let expected = "t\t1\t2\t\\N\tt\t1.50\ta\\tb\\\\c\\nd\\re\u{e9}\t{\"a\":\"\\\\n\"}\n";
-        assert_eq!(std::str::from_utf8(text.slice(0..1)).unwrap(), expected);
-        assert_eq!(text.slice(1..2), expected.as_bytes());
-        assert_eq!(text.slice(2..2), b"");
-        assert_eq!(text.slice(0..2).len(), 2 * expected.len());
+    fn texts_are_escaped_as_copy_reads_them() {
+        let mut text = String::new();
+        escape(&mut text, "a\tb\\c\nd\re\u{e9}{\"a\":\"\\n\"}");
+        assert_eq!(text, "a\\tb\\\\c\\nd\\re\u{e9}{\"a\":\"\\\\n\"}");
+        text.clear();
+        write_bytes(&mut text, b"\\A");
+        assert_eq!(text, r"\\x5c41");
     }
 
     #[test]

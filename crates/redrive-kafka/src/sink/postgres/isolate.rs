@@ -6,6 +6,7 @@
 //! that may pass is raised again, and then nothing of the call is stored. Its plan must be a generic one:
 //! with a plan of its own for each slice the server would copy all arrays each time.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use redrive_core::classify::sqlstate;
@@ -15,8 +16,8 @@ use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Executor as _, Row as _};
 
 use super::{Link, Shape};
-use crate::row::{Cell, Row};
-use crate::sink::statement::SinkTable;
+use crate::row::Row;
+use crate::sink::statement::{SinkColumns, SinkTable};
 
 /// The server-side function for one table.
 #[derive(Debug)]
@@ -33,10 +34,9 @@ const MAY_PASS: &str = "s LIKE ANY (ARRAY['08%', '40%', '53%', '57%', '58%', '28
                         OR s IN ('25006', '25P03', '25P04', '26000', '72000', 'HV00N')";
 
 impl Function {
-    pub(super) fn new(table: &SinkTable, types: &[String]) -> Self {
+    pub(super) fn new(table: &SinkTable, columns: &SinkColumns) -> Self {
         let arguments = numbered(table, |n| format!("c{n} text[]"));
-        let cells = types.iter().enumerate().map(|(n, of)| format!("c{}[i]::{of}", n + 1));
-        let cells = cells.collect::<Vec<_>>().join(", ");
+        let cells = stored(columns, |n| format!("c{n}[i]"));
         let (into, list) = (table.quoted(Dialect::Postgres), table.list(Dialect::Postgres));
         let key = table.key(Dialect::Postgres);
         let create = format!(
@@ -80,16 +80,15 @@ impl Function {
         shape: &Arc<Shape>,
         link: &mut Link,
         server: &PostgresServer,
-        rows: &[Row<'_>],
+        texts: Vec<Vec<Option<String>>>,
     ) -> Result<Vec<(usize, Failure)>, sqlx::Error> {
         let Self { create, call, drop } = &shape.function;
         if !link.function_of.as_ref().is_some_and(|made_for| Arc::ptr_eq(made_for, shape)) {
             link.connection.execute(sqlx::raw_sql(AssertSqlSafe(create.clone()))).await?;
             link.function_of = Some(Arc::clone(shape));
         }
-        let width = rows.first().map_or(0, |row| row.cells.len() + 3);
         let mut query = sqlx::query(AssertSqlSafe(call.clone())).persistent(server.names_statements());
-        for column in columns(width, rows) {
+        for column in texts {
             query = query.bind(column);
         }
         let found = query.fetch_all(&mut link.connection).await?;
@@ -112,11 +111,10 @@ fn poison(row: &PgRow) -> Result<(usize, Failure), sqlx::Error> {
 }
 
 /// The insert of many rows in one statement.
-pub(super) fn insert(table: &SinkTable, types: &[String]) -> String {
+pub(super) fn insert(table: &SinkTable, columns: &SinkColumns) -> String {
     let arrays = numbered(table, |n| format!("${n}::text[]"));
     let names = numbered(table, |n| format!("c{n}"));
-    let cells =
-        types.iter().enumerate().map(|(n, of)| format!("c{}::{of}", n + 1)).collect::<Vec<_>>().join(", ");
+    let cells = stored(columns, |n| format!("c{n}"));
     let (into, list) = (table.quoted(Dialect::Postgres), table.list(Dialect::Postgres));
     let key = table.key(Dialect::Postgres);
     format!(
@@ -129,11 +127,10 @@ pub(super) async fn run_insert(
     connection: &mut PgConnection,
     statement: &str,
     named: bool,
-    width: usize,
-    rows: &[Row<'_>],
+    texts: Vec<Vec<Option<String>>>,
 ) -> Result<(), sqlx::Error> {
     let mut query = sqlx::query(AssertSqlSafe(statement.to_owned())).persistent(named);
-    for column in columns(width, rows) {
+    for column in texts {
         query = query.bind(column);
     }
     query.execute(connection).await.map(drop)
@@ -143,28 +140,25 @@ fn numbered(table: &SinkTable, each: impl Fn(usize) -> String) -> String {
     (1..=table.width()).map(each).collect::<Vec<_>>().join(", ")
 }
 
-/// The rows as columns of text; the server reads each text as the column's type, as COPY does.
-fn columns(width: usize, rows: &[Row<'_>]) -> Vec<Vec<Option<String>>> {
-    let mut columns: Vec<Vec<Option<String>>> = (0..width).map(|_| Vec::with_capacity(rows.len())).collect();
-    for row in rows {
-        columns[0].push(Some(row.identity.topic.to_string()));
-        columns[1].push(Some(row.identity.partition.to_string()));
-        columns[2].push(Some(row.identity.offset.to_string()));
-        for (column, cell) in columns[3..].iter_mut().zip(&row.cells) {
-            column.push(text(cell));
-        }
-    }
-    columns
+/// Each column's value, made from its text.
+fn stored(columns: &SinkColumns, text: impl Fn(usize) -> String) -> String {
+    let cells = columns.all().iter().enumerate().map(|(n, column)| column.store_text(&text(n + 1)));
+    cells.collect::<Vec<_>>().join(", ")
 }
 
-fn text(cell: &Cell<'_>) -> Option<String> {
-    match cell {
-        Cell::Null => None,
-        Cell::Bool(bool) => Some(bool.to_string()),
-        Cell::Number(text) | Cell::Text(text) => Some(text.to_string()),
-        Cell::Json(text) => Some((*text).to_owned()),
-        Cell::Time(time) => Some(time.to_string()),
+/// The rows as columns of text.
+///
+/// # Errors
+/// The first value that its column cannot hold.
+pub(super) fn arrays(columns: &SinkColumns, rows: &[Row<'_>]) -> Result<Vec<Vec<Option<String>>>, Failure> {
+    let mut arrays: Vec<Vec<Option<String>>> =
+        columns.all().iter().map(|_| Vec::with_capacity(rows.len())).collect();
+    for row in rows {
+        for (array, text) in arrays.iter_mut().zip(columns.texts(row)?) {
+            array.push(text.map(Cow::into_owned));
+        }
     }
+    Ok(arrays)
 }
 
 #[cfg(test)]

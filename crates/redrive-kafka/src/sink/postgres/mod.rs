@@ -26,11 +26,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redrive_core::failure::{Code, Failure};
-use redrive_store::{Dialect, PostgresServer};
+use redrive_store::{Dialect, PostgresServer, Table};
 use sqlx::postgres::{PgConnection, PgDatabaseError};
-use sqlx::{AssertSqlSafe, Executor as _, Row as _};
+use sqlx::{AssertSqlSafe, Executor as _};
 
-use super::statement::SinkTable;
+use super::statement::{SinkColumns, SinkTable};
 use super::{Sink, Stored, bisect, may_pass};
 use crate::row::Row;
 use copy::CopyText;
@@ -60,7 +60,7 @@ pub struct PostgresSink {
     timeout: Duration,
     isolation: Isolation,
     copy: String,
-    /// Read again after a failure that speaks of the table.
+    /// Read again after a failure that speaks of the table, and before a value is held against a record.
     shape: Mutex<Option<Arc<Shape>>>,
     idle: Mutex<Vec<Link>>,
 }
@@ -68,6 +68,7 @@ pub struct PostgresSink {
 /// What only the catalogue knows.
 #[derive(Debug)]
 struct Shape {
+    columns: SinkColumns,
     insert: String,
     function: Function,
 }
@@ -141,7 +142,7 @@ impl PostgresSink {
         let broken = self.server.is_pooled() && done.is_err()
             || done.as_ref().is_err_and(|refused| refused.failure.code.is_none() || is_gone(refused));
         if done.as_ref().is_err_and(|refused| refused.setup) {
-            *self.shape.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            self.forget_shape();
         }
         if !broken {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(link);
@@ -181,34 +182,34 @@ impl PostgresSink {
     }
 
     async fn read_shape(&self, connection: &mut PgConnection) -> Result<Shape, Refused> {
-        // Without its length: a cast to varchar(3) would cut in silence what an insert refuses.
-        let rows = sqlx::query(
-            "SELECT a.attname::text, format_type(a.atttypid, -1) FROM pg_attribute a \
-             WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped",
-        )
-        .bind(self.table.quoted(Dialect::Postgres))
-        .persistent(false)
-        .fetch_all(&mut *connection)
-        .await
-        .map_err(|error| refused(&error))?;
-        let types: Vec<(String, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-        let type_of = |name: &String| {
-            let found = types.iter().find(|(column, _)| column == name);
-            found.map(|(_, of)| of.clone()).ok_or_else(|| Refused::of(self.gone(name)))
-        };
-        let types: Vec<String> = self.table.names().map(type_of).collect::<Result<_, _>>()?;
+        let found = look(connection, &self.table).await?;
+        let columns = SinkColumns::new(&self.table, &found).map_err(Refused::of)?;
         Ok(Shape {
-            insert: isolate::insert(&self.table, &types),
-            function: Function::new(&self.table, &types),
+            insert: isolate::insert(&self.table, &columns),
+            function: Function::new(&self.table, &columns),
+            columns,
         })
     }
 
-    fn gone(&self, column: &str) -> Failure {
-        let table = self.table.name();
-        Failure::transient(
-            "Database",
-            format!("the sink's table {table} is not there, or has no column {column}"),
-        )
+    fn forget_shape(&self) {
+        *self.shape.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// The rows as arrays of text. The table may have changed since it was looked at: it is looked at again before a
+    /// value is refused.
+    async fn arrays(
+        &self,
+        link: &mut Link,
+        rows: &[Row<'_>],
+    ) -> Result<(Arc<Shape>, Vec<Vec<Option<String>>>), Refused> {
+        let shape = self.shape(link).await?;
+        if let Ok(arrays) = isolate::arrays(&shape.columns, rows) {
+            return Ok((shape, arrays));
+        }
+        self.forget_shape();
+        let shape = self.shape(link).await?;
+        let arrays = isolate::arrays(&shape.columns, rows).map_err(Refused::of)?;
+        Ok((shape, arrays))
     }
 
     /// Everything at once: all or nothing, and nothing that is there already.
@@ -220,13 +221,44 @@ impl PostgresSink {
         .await
     }
 
+    /// Stores the rows whose values fit their columns; the others are poison.
+    async fn store_fitting(&self, rows: &[Row<'_>]) -> Stored {
+        match self.fitting(rows).await {
+            Ok((text, unfit)) if unfit.is_empty() => self.store_quickly(rows, &text).await,
+            Ok((text, unfit)) => {
+                let is_fit = |(index, _): &(usize, &Row<'_>)| !unfit.iter().any(|(other, _)| other == index);
+                let fitting: Vec<Row<'_>> =
+                    rows.iter().enumerate().filter(is_fit).map(|(_, row)| row.clone()).collect();
+                self.store_quickly(&fitting, &text).await.beside(unfit)
+            }
+            Err(refused) => Stored::nothing(rows.len(), refused.failure),
+        }
+    }
+
+    /// The rows whose values fit their columns as text for COPY, and the others with the reason. The table may have
+    /// changed since it was looked at: it is looked at again before a value is refused.
+    async fn fitting(&self, rows: &[Row<'_>]) -> Result<(CopyText, Vec<(usize, Failure)>), Refused> {
+        let known = self.shape.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(shape) = known {
+            let (text, unfit) = CopyText::new(&shape.columns, rows);
+            if unfit.is_empty() {
+                return Ok((text, unfit));
+            }
+        }
+        self.forget_shape();
+        let shape = self.with(async |link: &mut Link| self.shape(link).await).await?;
+        Ok(CopyText::new(&shape.columns, rows))
+    }
+
     /// A COPY of all rows, and what to do when it does not go through.
-    async fn store_quickly(&self, rows: &[Row<'_>]) -> Stored {
-        let text = CopyText::new(rows);
+    async fn store_quickly(&self, rows: &[Row<'_>], text: &CopyText) -> Stored {
         let mut stored = Stored::default();
+        if rows.is_empty() {
+            return stored;
+        }
         let mut first = 0;
         for _ in 0..SPLITS {
-            let refused = match self.copy(&text, first..rows.len()).await {
+            let refused = match self.copy(text, first..rows.len()).await {
                 Ok(()) => return stored,
                 Err(refused) => refused,
             };
@@ -242,7 +274,7 @@ impl PostgresSink {
             if left > EARLY && bad - first < left / EARLY {
                 break;
             }
-            if bad > first && self.copy(&text, first..bad).await.is_err() {
+            if bad > first && self.copy(text, first..bad).await.is_err() {
                 break;
             }
             first = bad;
@@ -268,8 +300,8 @@ impl PostgresSink {
     async fn store_carefully(&self, rows: &[Row<'_>]) -> Stored {
         let called = self
             .with(async |link: &mut Link| {
-                let shape = self.shape(link).await?;
-                let call = Function::call(&shape, link, &self.server, rows).await;
+                let (shape, arrays) = self.arrays(link, rows).await?;
+                let call = Function::call(&shape, link, &self.server, arrays).await;
                 call.map_err(|error| refused(&error))
             })
             .await;
@@ -288,9 +320,9 @@ impl Sink for PostgresSink {
     async fn write(&self, rows: &[Row<'_>]) -> Result<(), Failure> {
         let written = self
             .with(async |link: &mut Link| {
-                let shape = self.shape(link).await?;
-                let (width, named) = (self.table.width(), self.server.names_statements());
-                let inserted = isolate::run_insert(&mut link.connection, &shape.insert, named, width, rows);
+                let (shape, arrays) = self.arrays(link, rows).await?;
+                let named = self.server.names_statements();
+                let inserted = isolate::run_insert(&mut link.connection, &shape.insert, named, arrays);
                 inserted.await.map_err(|error| refused(&error))
             })
             .await;
@@ -302,7 +334,7 @@ impl Sink for PostgresSink {
             return Stored::default();
         }
         match self.isolation {
-            Isolation::Quickest => self.store_quickly(rows).await,
+            Isolation::Quickest => self.store_fitting(rows).await,
             Isolation::Bisect => bisect(self, rows, None).await,
         }
     }
@@ -315,31 +347,33 @@ impl Sink for PostgresSink {
     async fn check(&self) -> Result<(), String> {
         let found = self
             .with(async |link: &mut Link| {
-                let found = look(&mut link.connection, &self.table).await;
-                found.map_err(|error| refused(&error))
+                let found = look(&mut link.connection, &self.table).await?;
+                let keys = unique_indexes(&mut link.connection, &self.table).await;
+                Ok((found, keys.map_err(|error| refused(&error))?))
             })
             .await;
-        let (columns, keys) =
+        let (found, keys) =
             found.map_err(|refused| format!("the sink's database: {}", refused.failure.message))?;
-        self.table.complaint(Dialect::Postgres, &columns, &keys).map_or(Ok(()), Err)?;
+        self.table.complaint(Dialect::Postgres, &found, &keys).map_or(Ok(()), Err)?;
         self.probe().await.map_err(|failure| self.table.unwritable(&failure))
     }
 }
 
-async fn look(
-    connection: &mut PgConnection,
-    table: &SinkTable,
-) -> Result<(Vec<String>, Vec<Vec<String>>), sqlx::Error> {
-    let columns = sqlx::query_scalar(
-        "SELECT attname::text FROM pg_attribute \
-         WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+/// The table, wherever the search path of this user finds it.
+async fn look(connection: &mut PgConnection, table: &SinkTable) -> Result<Table, Refused> {
+    let schema: Option<String> = sqlx::query_scalar(
+        "SELECT n.nspname::text FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
+         WHERE c.oid = to_regclass($1)",
     )
     .bind(table.quoted(Dialect::Postgres))
     .persistent(false)
-    .fetch_all(&mut *connection)
-    .await?;
-    let keys = unique_indexes(connection, table).await?;
-    Ok((columns, keys))
+    .fetch_optional(&mut *connection)
+    .await
+    .map_err(|error| refused(&error))?;
+    let Some(schema) = schema else { return Ok(Table::default()) };
+    let name = table.name().rsplit('.').next().unwrap_or_default();
+    let found = Table::of(connection.into(), &format!("{schema}.{name}")).await;
+    found.map_err(|error| Refused::of(error.failure()))
 }
 
 /// The columns of each unique index that holds for every row.
