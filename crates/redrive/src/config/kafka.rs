@@ -4,10 +4,13 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use redrive_core::column::Column;
+
 use super::address::HttpUrl;
+use super::column;
 use super::context::Context;
 use super::database::DatabaseUrl;
-use super::document::{Node, Value};
+use super::document::Node;
 use super::environment::Environment;
 use super::handler::{read_headers, read_properties};
 use super::identifier::{ColumnName, TableName};
@@ -104,7 +107,7 @@ pub struct KafkaSink {
     /// How long one batch may take.
     pub timeout: Duration,
     /// Which part of a record goes into which column.
-    pub columns: Vec<(ColumnName, ColumnSource)>,
+    pub columns: Vec<Column>,
 }
 
 /// A database or a service.
@@ -139,37 +142,6 @@ pub struct KafkaPosition {
     pub offset: ColumnName,
 }
 
-/// What a column gets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ColumnSource {
-    /// Which part of the record.
-    pub path: JsonPath,
-    /// What that must be.
-    pub kind: ColumnKind,
-    /// Whether a record without it is a dead letter.
-    pub required: bool,
-}
-
-choice! {
-    /// What a value must be.
-    ColumnKind {
-        /// Whatever is there.
-        Any = "any",
-        /// A text.
-        Text = "text",
-        /// A whole number of 64 bits.
-        Integer = "integer",
-        /// A number of any size.
-        Number = "number",
-        /// `true` or `false`.
-        Boolean = "boolean",
-        /// RFC 3339, or milliseconds since 1970.
-        Timestamp = "timestamp",
-        /// Any JSON, as it is written.
-        Json = "json",
-    }
-}
-
 /// `host:port`, comma-separated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Brokers(String);
@@ -177,10 +149,6 @@ pub struct Brokers(String);
 /// The name of a topic, as Kafka allows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicName(String);
-
-/// A part of a JSON value: `$` is the whole, `$.user.id` a field of a field.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JsonPath(String);
 
 macro_rules! checked_text {
     ($name:ident, $kind:literal, $expected:expr, $is_valid:expr) => {
@@ -217,56 +185,6 @@ checked_text!(
     "a topic name of letters, digits, dots, dashes and underscores, at most 249 characters long",
     is_topic
 );
-checked_text!(
-    JsonPath,
-    "JSON path",
-    "a path into the record, such as \"$.id\", or \"$\" for the whole",
-    |text: &str| {
-        let is_field = |field: &str| !field.is_empty() && !field.contains(char::is_whitespace);
-        text == "$" || text.strip_prefix("$.").is_some_and(|fields| fields.split('.').all(is_field))
-    }
-);
-
-impl Setting for ColumnSource {
-    fn kind() -> String {
-        "JSON path, or table of `path`, `type`, `required`".to_owned()
-    }
-
-    fn read(node: &Node, environment: &Environment) -> Result<Self, Wrong> {
-        let Value::Table(table) = &node.value else {
-            let path = JsonPath::read(node, environment)?;
-            return Ok(Self { path, kind: ColumnKind::Any, required: false });
-        };
-        let known = ["path", "type", "required"];
-        if let Some(entry) = table.entries.iter().find(|entry| !known.contains(&entry.key.as_str())) {
-            let key = entry.key.escape_debug();
-            return Err(Wrong::because(format!(
-                "unknown key `{key}`: expected `path`, `type` or `required`"
-            )));
-        }
-        let within = |key: &str, wrong: Wrong| match wrong {
-            Wrong::Expected(what) => Wrong::because(format!("found a wrong `{key}`, expected {what}")),
-            because @ Wrong::Because(_) => because,
-        };
-        let path = table
-            .entry("path")
-            .ok_or_else(|| Wrong::because("found no `path`, expected one such as \"$.id\""))?;
-        let path = JsonPath::read(&path.node, environment).map_err(|wrong| within("path", wrong))?;
-        let kind = match table.entry("type") {
-            Some(entry) => {
-                ColumnKind::read(&entry.node, environment).map_err(|wrong| within("type", wrong))?
-            }
-            None => ColumnKind::Any,
-        };
-        let required = match table.entry("required").map(|entry| &entry.node.value) {
-            None => false,
-            Some(Value::Boolean(required)) => *required,
-            Some(_) => return Err(Wrong::because("found a wrong `required`, expected true or false")),
-        };
-        Ok(Self { path, kind, required })
-    }
-}
-
 const BACKOFF: BackoffDefaults = BackoffDefaults { initial: "1s", factor: "2.0", max: "2s" };
 const PARKING: BackoffDefaults = BackoffDefaults { initial: "30s", factor: "2.0", max: "10m" };
 
@@ -425,31 +343,19 @@ impl KafkaSink {
                 offset: section.get("offset", "offset", "The offset; unique together with the other two."),
             }
         });
-        let columns = section.required_table("columns", "What goes into which column.", read_columns);
+        let columns = section.required_table("columns", "What goes into which column.", |section| {
+            let columns = column::read(section, "A path into the record: `$.id`, or `$` for the whole.");
+            if columns.is_empty() {
+                section.refuse_whole("found no column, expected at least one, such as { body = \"$\" }");
+            }
+            Some(columns)
+        });
         let place = match http {
             Some(url) => KafkaPlace::Http { url, headers },
             None => KafkaPlace::Table { database, table, position },
         };
         Some(Self { place, timeout, columns: columns? })
     }
-}
-
-fn read_columns(section: &mut Section<'_>) -> Option<Vec<(ColumnName, ColumnSource)>> {
-    let written = section.named_values("COLUMN", "A path into the record: `$.id`, or `$` for the whole.");
-    let mut columns = Vec::new();
-    for (name, source) in written {
-        match ColumnName::new(&name) {
-            Some(column) => columns.push((column, source)),
-            None => section.refuse(
-                &name,
-                "found a key that is no column name, expected letters, digits and underscores",
-            ),
-        }
-    }
-    if columns.is_empty() {
-        section.refuse_whole("found no column, expected at least one, such as { body = \"$\" }");
-    }
-    Some(columns)
 }
 
 fn is_broker(text: &str) -> bool {

@@ -11,6 +11,7 @@
 mod address;
 mod alerts;
 mod auto_redrive;
+mod column;
 mod context;
 mod database;
 mod document;
@@ -51,8 +52,8 @@ pub use ingest::{
 pub use intake::IntakeConfig;
 pub use jobs::JobsConfig;
 pub use kafka::{
-    Brokers, ColumnKind, ColumnSource, CreateTopics, JsonPath, KafkaBatch, KafkaConfig, KafkaFallback,
-    KafkaParking, KafkaPlace, KafkaPosition, KafkaSink, TopicName,
+    Brokers, CreateTopics, KafkaBatch, KafkaConfig, KafkaFallback, KafkaParking, KafkaPlace, KafkaPosition,
+    KafkaSink, TopicName,
 };
 pub use mistake::{Mistake, Mistakes};
 pub use outbox::{OnDead, Ordering, OutboxConfig, Processed};

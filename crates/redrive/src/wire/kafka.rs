@@ -30,9 +30,7 @@ mod with {
     use anyhow::Context as _;
     use async_trait::async_trait;
     use jiff::Timestamp;
-    use redrive::config::{
-        Backend, ColumnKind, ColumnSource, CreateTopics, KafkaConfig, KafkaPlace, KafkaPosition, KafkaSink,
-    };
+    use redrive::config::{Backend, CreateTopics, KafkaConfig, KafkaPlace, KafkaPosition, KafkaSink};
     use redrive_core::backoff::{Backoff, Jitter};
     use redrive_core::dead_letter::PipelineKind;
     use redrive_core::fingerprint::Fingerprint;
@@ -40,7 +38,6 @@ mod with {
     use redrive_core::trouble::Trouble;
     use redrive_engine::alerts::{AlertService, DeadLetterAlert, HandlerDown, HandlerUp, Inert};
     use redrive_engine::{Pace, Pipeline, Route, Routes, findings};
-    use redrive_kafka::column::{Column, Kind, Presence};
     use redrive_kafka::decode::Decoder;
     use redrive_kafka::index::{IndexOptions, index};
     use redrive_kafka::plan::Destination;
@@ -77,9 +74,13 @@ mod with {
         let Wired { config, store, .. } = wired;
         let observer = Alerting { pipeline: config.name.clone(), alerts: Arc::clone(&surroundings.alerts) };
         let options = options(config, surroundings.grace)?;
-        let kafka =
-            KafkaPipeline::new(options, decoder(&config.sink)?, sink(&config.sink)?, Arc::new(observer))
-                .context("the client cannot be made")?;
+        let kafka = KafkaPipeline::new(
+            options,
+            Decoder::new(config.sink.columns.clone()),
+            sink(&config.sink)?,
+            Arc::new(observer),
+        )
+        .context("the client cannot be made")?;
         let kafka = Arc::new(kafka.sealed_by(seal(config)));
         let (publisher, topic) = (Arc::clone(kafka.publisher()), config.topic.as_str());
         let redriver = Redriver::new(store.clone(), publisher, topic, seal(config));
@@ -240,29 +241,8 @@ mod with {
         Seal::from_secrets(secrets)
     }
 
-    fn decoder(sink: &KafkaSink) -> anyhow::Result<Decoder> {
-        let column = |(name, source): &(redrive::config::ColumnName, ColumnSource)| {
-            let mut column = Column::new(name.as_str(), source.path.as_str())?.of(kind(source.kind));
-            column.presence = if source.required { Presence::Required } else { Presence::Optional };
-            anyhow::Ok(column)
-        };
-        Ok(Decoder::new(sink.columns.iter().map(column).collect::<anyhow::Result<_>>()?))
-    }
-
-    fn kind(kind: ColumnKind) -> Kind {
-        match kind {
-            ColumnKind::Any => Kind::Any,
-            ColumnKind::Text => Kind::Text,
-            ColumnKind::Integer => Kind::Integer,
-            ColumnKind::Number => Kind::Number,
-            ColumnKind::Boolean => Kind::Boolean,
-            ColumnKind::Timestamp => Kind::Timestamp,
-            ColumnKind::Json => Kind::Json,
-        }
-    }
-
     fn sink(sink: &KafkaSink) -> anyhow::Result<Arc<dyn Sink>> {
-        let columns: Vec<&str> = sink.columns.iter().map(|(name, _)| name.as_str()).collect();
+        let columns: Vec<&str> = sink.columns.iter().map(|column| column.name.as_str()).collect();
         let (database, table, position) = match &sink.place {
             KafkaPlace::Table { database, table, position } => (database, table, position),
             KafkaPlace::Http { url, headers } => {
