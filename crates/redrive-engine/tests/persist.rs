@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use persisting::{Stand, eventually, on_demand, quick, record, records};
+use redrive_core::column::Column;
 use redrive_core::dead_letter::{DeadLetterQueue as _, Operator, Order};
 use redrive_core::failure::Failure;
 use redrive_engine::persist::{Cache, NotAccepted, Sink};
 use redrive_engine::{Engine, PersistOptions, Persister, Rung, WatchOptions};
-use redrive_store::{FailedEvent, Record};
+use redrive_store::{FailedEvent, Record, Target, TargetOptions};
 use redrive_testkit::{self as testkit, Backend, Client, TestDatabase};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -366,6 +367,73 @@ async fn resolved_events_go_after_their_time_by_the_cron() {
         client.run(&format!("{long_ago} WHERE short_url = 'old'")).await;
         eventually("the old one is deleted", async || stand.failed_count("RESOLVED").await == 1).await;
         assert_eq!(client.column("SELECT short_url FROM failed_events").await, ["new"]);
+        stand.stop().await;
+    }
+}
+
+/// A persister whose target has columns for parts of the payload.
+async fn ordering(database: TestDatabase) -> Stand {
+    let mut client = Client::connect(&database).await;
+    client
+        .run(
+            "CREATE TABLE urls (short_url VARCHAR(50) PRIMARY KEY, customer VARCHAR(20) NOT NULL, \
+             total NUMERIC(12, 2) CHECK (total >= 0), version INT NOT NULL DEFAULT 1)",
+        )
+        .await;
+    let mut stand = Stand::without_tables(database, on_demand());
+    let values = vec![
+        Column::new("customer", "$.customer.id").unwrap().required(),
+        Column::new("total", "$.total").unwrap(),
+    ];
+    let options = TargetOptions { payload_column: None, values, ..TargetOptions::new("urls") };
+    let connections = redrive_store::Database::open(&stand.database.url).unwrap();
+    stand.target = Arc::new(Target::new(connections, &options).unwrap());
+    stand.persister = Persister::builder(stand.target.clone(), stand.failed.clone()).build(on_demand());
+    stand.target.migrate().await.unwrap();
+    stand.failed.migrate().await.unwrap();
+    stand
+}
+
+#[tokio::test]
+async fn parts_of_a_payload_are_saved_and_an_edited_letter_is_taken_apart_again() {
+    for database in testkit::backends_and_pooled(file!()).await {
+        let stand = ordering(database).await;
+        let order =
+            |n: usize| record(&format!("o{n}"), &format!(r#"{{"customer":{{"id":"c{n}"}},"total":{n}.50}}"#));
+        let mut batch: Vec<Record> = (0..200).map(order).collect();
+        batch[3] = record("o3", r#"{"customer":{},"total":1}"#);
+        batch[50] = record("o50", "no JSON");
+        batch[51] = record("o51", r#"{"customer":{"id":"c51"},"total":"many"}"#);
+        batch[120] = record("o120", r#"{"customer":{"id":"c120"},"total":-1}"#);
+        stand.persister.persist_all(&batch).await.unwrap();
+        stand.start();
+        stand.persister.idle().await;
+        assert_eq!(stand.saved().await, 196, "{:?}", stand.database.backend);
+        let mut client = stand.client().await;
+        let rows = client.rows("SELECT short_url, last_error FROM failed_events ORDER BY id").await;
+        let errors: Vec<(&str, &str)> =
+            rows.iter().map(|row| (row[0].as_deref().unwrap(), row[1].as_deref().unwrap())).collect();
+        assert_eq!(errors.iter().map(|(key, _)| *key).collect::<Vec<_>>(), ["o3", "o50", "o51", "o120"]);
+        assert!(
+            errors[0].1.contains("$.customer.id is missing: the column customer requires it"),
+            "{errors:?}"
+        );
+        assert!(errors[1].1.contains("$ is not JSON"), "{errors:?}");
+        assert!(
+            errors[2].1.contains("$.total is \"many\": it must be a number: the column total"),
+            "{errors:?}"
+        );
+        // A person edits a letter once it is FAILED: the columns follow from the edited payload.
+        stand.persister.pipeline().bell.ring();
+        stand.reaches("FAILED", 4).await;
+        let id = client.column("SELECT id FROM failed_events WHERE short_url = 'o3'").await.remove(0);
+        let payload = br#"{"customer":{"id":"found"},"total":7.25}"#;
+        let order = Order::new(&Operator::new("alice"), "edited");
+        assert_eq!(stand.failed.redrive_edited(&id, payload, &order).await.unwrap().done.len(), 1);
+        stand.persister.pipeline().bell.ring();
+        stand.reaches("RESOLVED", 1).await;
+        let saved = client.rows("SELECT customer, total, version FROM urls WHERE short_url = 'o3'").await;
+        assert_eq!(saved[0].iter().flatten().collect::<Vec<_>>(), ["found", "7.25", "1"]);
         stand.stop().await;
     }
 }

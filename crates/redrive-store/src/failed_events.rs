@@ -115,6 +115,15 @@ pub struct FailedEventsOptions {
 }
 
 impl FailedEventsOptions {
+    /// Whether the table has a column of this name in any case, so that neither key nor payload can have it.
+    #[must_use]
+    pub fn is_reserved(column: &str) -> bool {
+        let is_same = |own: &str| own.eq_ignore_ascii_case(column);
+        is_same("id")
+            || COLUMNS.iter().any(|(own, _)| is_same(own))
+            || ADDITIONS.iter().any(|own| is_same(own))
+    }
+
     /// The founding names: `failed_events` with `short_url` and `long_url`.
     #[must_use]
     pub fn new(pipeline: &str) -> Self {
@@ -183,6 +192,14 @@ impl FailedEvents {
         check_name("failed-events table", &options.table)?;
         check_name("key column", &options.key_column)?;
         check_name("payload column", &options.payload_column)?;
+        for column in [&options.key_column, &options.payload_column] {
+            if FailedEventsOptions::is_reserved(column) {
+                return Err(Error::Setting(format!(
+                    "{column:?} is a column of its own of {}: give key and payload other names there",
+                    options.table
+                )));
+            }
+        }
         let dialect = database.dialect();
         let names = Names::new(dialect)
             .with_table("table", "table_name", &options.table)

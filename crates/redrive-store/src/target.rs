@@ -1,18 +1,25 @@
 //! The target: the table that a persist pipeline saves events in, by key.
 //!
-//! A save is idempotent. A row that is there already with the same key and payload is success: it is
-//! ours, from a try whose answer was lost. One with another payload is a conflict, named row by row,
-//! and the other rows are saved all the same. Both need a unique index on the key; without one a
-//! repeated save stores a row twice.
+//! Key and payload have a column each; further columns get parts of the payload, which is JSON then, each through the
+//! type that the column has. Columns that nobody maps are left to the database.
 //!
-//! What it does not do: change rows that are there, or tell why a row of many was refused. For the
+//! A save is idempotent. A row that is there already with the same key and values is success: it is
+//! ours, from a try whose answer was lost. One with another value is a conflict, named row by row,
+//! and the other rows are saved all the same. Both need a unique index on the key; without one a
+//! repeated save stores a row twice. A payload that lacks a required part, or has one that its column cannot hold, is
+//! named in the same way.
+//!
+//! What it does not do: change rows that are there, or tell why the database refused a row of many. For the
 //! latter, whoever saves halves the batch (`redrive_core::bisect`).
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use redrive_core::column;
 use redrive_core::event::{MAX_KEY, Refused, required, storable};
+use redrive_core::extract::Extractor;
 use redrive_core::failure::{Code, Failure};
 use redrive_core::lease::Work;
 
@@ -68,25 +75,67 @@ impl From<&Work> for Record {
 }
 
 /// Which table a pipeline saves in.
+///
+/// ```
+/// use redrive_core::column::Column;
+/// use redrive_store::TargetOptions;
+///
+/// # fn main() -> Result<(), redrive_core::column::NotAPath> {
+/// let orders = TargetOptions {
+///     key_column: "id".to_owned(),
+///     payload_column: Some("body".to_owned()),
+///     values: vec![Column::new("customer", "$.customer.id")?.required(), Column::new("total", "$.total")?],
+///     ..TargetOptions::new("orders")
+/// };
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct TargetOptions {
     /// The table.
     pub table: String,
     /// The column of the key.
     pub key_column: String,
-    /// The column of the payload.
-    pub payload_column: String,
+    /// The column of the payload; none where only parts of it are kept.
+    pub payload_column: Option<String>,
+    /// Further columns, each with the part of the payload that it gets. The payload is JSON then, and the table the
+    /// application's own.
+    pub values: Vec<column::Column>,
 }
 
 impl TargetOptions {
-    /// This table, with the founding columns `short_url` and `long_url`.
+    /// This table, with the columns `short_url` and `long_url`.
     #[must_use]
     pub fn new(table: &str) -> Self {
         Self {
             table: table.to_owned(),
             key_column: "short_url".to_owned(),
-            payload_column: "long_url".to_owned(),
+            payload_column: Some("long_url".to_owned()),
+            values: Vec::new(),
         }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        check_name("target table", &self.table)?;
+        let columns: Vec<&str> = self.columns().collect();
+        for (index, column) in columns.iter().enumerate() {
+            check_name("name of a column", column)?;
+            if columns[..index].contains(column) {
+                return Err(Error::Setting(format!("the target has the column {column} twice")));
+            }
+        }
+        if columns.len() < 2 {
+            return Err(Error::Setting(
+                "the target has no column for the payload or a part of it".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Every column that is written: of the key, of the payload, and the further ones.
+    fn columns(&self) -> impl Iterator<Item = &str> {
+        let values = self.values.iter().map(|column| column.name.as_str());
+        std::iter::once(self.key_column.as_str()).chain(self.payload_column.as_deref()).chain(values)
     }
 }
 
@@ -96,6 +145,7 @@ pub struct Target {
     database: Database,
     names: Names,
     options: TargetOptions,
+    extractor: Extractor,
     statements: Bound<Statements>,
 }
 
@@ -107,13 +157,29 @@ struct Statements {
     /// One row of MySQL's.
     row: String,
     found: String,
-    find: Statement,
-    key: Option<ColumnInfo>,
-    payload: Option<ColumnInfo>,
+    /// The columns in the order of [`TargetOptions::columns`]; none where the table has no such column.
+    columns: Vec<Option<ColumnInfo>>,
+}
+
+/// A record as the texts of its columns, and its place in the batch.
+struct Row {
+    index: usize,
+    texts: Vec<Option<String>>,
+}
+
+impl Row {
+    fn size(&self) -> usize {
+        self.texts.iter().flatten().map(String::len).sum()
+    }
+
+    fn key(&self) -> &str {
+        self.texts.first().and_then(Option::as_deref).unwrap_or_default()
+    }
 }
 
 const SCHEMA: Sql = sql!(each "target/schema.sql");
-const INSERT: &str = "INSERT INTO {table} ({key}, {payload})";
+/// A statement of MySQL's has at most 65,535 parameters.
+const MAX_PARAMETERS: usize = 60_000;
 
 impl Target {
     /// The target in this table. Nothing is asked of the database yet.
@@ -121,18 +187,16 @@ impl Target {
     /// # Errors
     /// [`Error::Setting`] when a name cannot be used.
     pub fn new(database: Database, options: &TargetOptions) -> Result<Self, Error> {
-        check_name("target table", &options.table)?;
-        check_name("key column", &options.key_column)?;
-        check_name("payload column", &options.payload_column)?;
-        let dialect = database.dialect();
-        let names = Names::new(dialect)
+        options.check()?;
+        let names = Names::new(database.dialect())
             .with_table("table", "table_name", &options.table)
             .with("key", &options.key_column)
-            .with("payload", &options.payload_column);
-        Ok(Self { statements: Bound::default(), options: options.clone(), names, database })
+            .with("payload", options.payload_column.as_deref().unwrap_or_default());
+        let extractor = Extractor::new(options.values.clone());
+        Ok(Self { statements: Bound::default(), options: options.clone(), extractor, names, database })
     }
 
-    /// Makes the table where there is none.
+    /// Makes the table where there is none; with `values` it has to be there, since their types are not known.
     ///
     /// # Errors
     /// [`Error::Unsuitable`] when a table that is there cannot be used. Another [`Error`] when the store cannot be
@@ -153,14 +217,27 @@ impl Target {
     async fn plan_in(&self, session: &mut Session) -> Result<Plan, Error> {
         let dialect = self.database.dialect();
         let table = Table::read(session, dialect, &self.options.table).await?;
+        let columns: Vec<&str> = self.options.columns().collect();
+        let is_own = !self.options.values.is_empty();
+        if is_own && !table.exists() {
+            let problem = format!(
+                "{} does not exist: create it, with {}; redrive makes no table for `values`, whose types it does not know",
+                self.options.table,
+                columns.join(", ")
+            );
+            return Ok(Plan { problems: vec![problem], ..Plan::default() });
+        }
         let file = self.names.text(SCHEMA);
-        let (key, payload) = (self.options.key_column.as_str(), self.options.payload_column.as_str());
-        let roles = [(key, Role::Key), (payload, Role::Value)];
+        let mut roles: Vec<(&str, Role)> = columns.iter().map(|name| (*name, Role::Value)).collect();
+        roles[0].1 = Role::Key;
         let mut problems = adoption::problems(dialect, &table, &self.names.fill(file), &roles);
-        problems.extend(adoption::unfilled(dialect, &table, &[key, payload]));
-        let statements = schema::plan(session, dialect, &self.names, &[file]).await?;
+        problems.extend(adoption::unfilled(dialect, &table, &columns));
+        let statements = match is_own {
+            true => Vec::new(),
+            false => schema::plan(session, dialect, &self.names, &[file]).await?,
+        };
         let plan = Plan { statements, problems, ..Plan::default() };
-        plan.with_rights(session, dialect, &schema::tables(&self.names, &[file]), &rights::SAVE).await
+        plan.with_rights(session, dialect, std::slice::from_ref(&self.options.table), &rights::SAVE).await
     }
 
     /// The statements for the table as it is.
@@ -170,31 +247,26 @@ impl Target {
         }
         let dialect = self.database.dialect();
         let table = Table::read(&mut self.database.session().await?, dialect, &self.options.table).await?;
-        let (key, payload) = (self.options.key_column.as_str(), self.options.payload_column.as_str());
-        let cell = |name: &str, column: &str| Cell {
+        let cell = |column: &str| Cell {
             stored: table.stored(column, "@"),
-            ..Cell::plain(name, Kind::Text)
+            ..Cell::plain(&dialect.quote(column), Kind::Text)
         };
-        let cells = [cell("{key}", key), cell("{payload}", payload)];
+        let cells: Vec<Cell> = self.options.columns().map(cell).collect();
+        let list = cells.iter().map(|cell| cell.name.as_str()).collect::<Vec<_>>().join(", ");
+        let insert = format!("INSERT INTO {{table}} ({list})");
         let insert = match dialect {
-            Dialect::Postgres => format!("{INSERT} {} ON CONFLICT DO NOTHING", from_arrays(&cells)),
+            Dialect::Postgres => format!("{insert} {} ON CONFLICT DO NOTHING", from_arrays(&cells)),
             // WHERE true: without it SQLite takes ON CONFLICT for a join condition.
-            Dialect::Sqlite => format!("{INSERT} {} WHERE true ON CONFLICT DO NOTHING", from_json(&cells)),
-            Dialect::MySql => format!("{INSERT} VALUES "),
+            Dialect::Sqlite => format!("{insert} {} WHERE true ON CONFLICT DO NOTHING", from_json(&cells)),
+            Dialect::MySql => format!("{insert} VALUES "),
         };
-        let found = format!(
-            "SELECT {}, {} FROM {{table}} WHERE {{key}}",
-            table.text_of("", key, "{key}"),
-            table.text_of("", payload, "{payload}")
-        );
-        let find = format!("{found} = {}", table.stored(key, "$1"));
+        let texts = self.options.columns().map(|column| table.text_of("", column, &dialect.quote(column)));
+        let found = format!("SELECT {} FROM {{table}} WHERE {{key}}", texts.collect::<Vec<_>>().join(", "));
         let statements = Arc::new(Statements {
             insert: self.names.fill(&insert),
             row: mysql_row(&cells),
             found: self.names.fill(&found),
-            find: Statement::new(dialect, &self.names.fill(&find)),
-            key: table.column(key).cloned(),
-            payload: table.column(payload).cloned(),
+            columns: self.options.columns().map(|column| table.column(column).cloned()).collect(),
         });
         if table.exists() {
             self.statements.keep(Arc::clone(&statements));
@@ -202,62 +274,103 @@ impl Target {
         Ok(statements)
     }
 
-    /// Saves the records and returns those that cannot be, because their key is taken by another
-    /// payload: by index, in order.
+    /// Saves the records and returns those that cannot be: their key is taken by other values, a required part of
+    /// the payload is missing, or a column cannot hold its value. By index, in order.
     ///
     /// # Errors
     /// [`Error`] when the store cannot be reached, or refuses one of the rows; some may be saved then,
     /// and saving them again changes nothing.
     pub async fn save(&self, records: &[Record]) -> Result<Vec<(usize, Failure)>, Error> {
-        let statements = &*self.statements().await?;
-        let mut conflicts = Vec::new();
-        let mut before = 0;
-        for chunk in chunks(records, Record::size) {
-            let inserted = self.insert(statements, chunk).await;
+        let mut statements = self.statements().await?;
+        let (mut rows, mut unsaved) = self.rows(&statements, records);
+        if !unsaved.is_empty() {
+            // The table may not be what it was: it is looked at again before a value is refused.
+            self.statements.forget();
+            statements = self.statements().await?;
+            (rows, unsaved) = self.rows(&statements, records);
+        }
+        let most = (MAX_PARAMETERS / statements.columns.len()).max(1);
+        for chunk in chunks(&rows, Row::size).flat_map(|chunk| chunk.chunks(most)) {
+            let inserted = self.insert(&statements, chunk).await;
             if matches!(inserted, Err(Error::Rejected { .. })) {
-                // The table may not be what it was: it is looked at again.
                 self.statements.forget();
             }
             if !inserted? {
-                let taken = self.taken(statements, chunk).await?;
-                conflicts.extend(taken.into_iter().map(|(index, failure)| (before + index, failure)));
+                unsaved.extend(self.taken(&statements, chunk).await?);
             }
-            before += chunk.len();
         }
-        Ok(conflicts)
+        unsaved.sort_by_key(|(index, _)| *index);
+        Ok(unsaved)
     }
 
     /// The payload that is saved under this key.
     ///
     /// # Errors
-    /// [`Error`] when the store cannot be reached or refuses.
+    /// [`Error::Setting`] where the target has no column for it. Another [`Error`] when the store cannot be reached or
+    /// refuses.
     pub async fn find(&self, key: &str) -> Result<Option<String>, Error> {
-        let rows =
-            self.database.rows(&self.statements().await?.find, vec![Value::Text(key.to_owned())]).await?;
+        if self.options.payload_column.is_none() {
+            let message = format!("{} keeps no payload: it has no column for it", self.options.table);
+            return Err(Error::Setting(message));
+        }
+        let statements = self.statements().await?;
+        let rows = self.found(&statements, vec![key.to_owned()]).await?;
         rows.first().map(|row| row.text(1)).transpose()
     }
 
-    /// Inserts what is not there yet, and says whether that was all of it.
-    async fn insert(&self, statements: &Statements, records: &[Record]) -> Result<bool, Error> {
-        if self.database.dialect() == Dialect::MySql {
-            return self.insert_mysql(statements, records).await;
+    /// The records as rows, and those that cannot be one.
+    fn rows(&self, statements: &Statements, records: &[Record]) -> (Vec<Row>, Vec<(usize, Failure)>) {
+        let (mut rows, mut unfit) = (Vec::with_capacity(records.len()), Vec::new());
+        for (index, record) in records.iter().enumerate() {
+            match self.texts(statements, record) {
+                Ok(texts) => rows.push(Row { index, texts }),
+                Err(failure) => unfit.push((index, failure)),
+            }
         }
-        let keys = records.iter().map(|record| record.key.clone()).collect();
-        let payloads = records.iter().map(|record| record.payload.clone()).collect();
-        let rows = Value::Rows(vec![Column::Texts(keys), Column::Texts(payloads)]);
+        (rows, unfit)
+    }
+
+    fn texts(&self, statements: &Statements, record: &Record) -> Result<Vec<Option<String>>, Failure> {
+        let mut columns = statements.columns.iter().map(Option::as_ref);
+        let mut text = |what: &str, text: &str| match columns.next().flatten() {
+            Some(column) => match column.convert_text(text) {
+                Ok(text) => Ok(Some(text.into_owned())),
+                Err(why) => Err(Failure::permanent("WrongValue", format!("{what} {why}"))),
+            },
+            None => Ok(Some(text.to_owned())),
+        };
+        let mut texts = vec![text(&format!("the key {:?}", record.key), &record.key)?];
+        if self.options.payload_column.is_some() {
+            texts.push(text("the payload", &record.payload)?);
+        }
+        if self.options.values.is_empty() {
+            return Ok(texts);
+        }
+        let cells = self.extractor.extract(&record.payload)?;
+        for ((value, column), cell) in self.options.values.iter().zip(columns).zip(&cells) {
+            let wrong = |why| Failure::permanent("WrongValue", format!("{} is {cell}: it {why}", value.path));
+            let text = column.map_or(Ok(None), |column| column.convert(cell)).map_err(wrong)?;
+            texts.push(text.map(Cow::into_owned));
+        }
+        Ok(texts)
+    }
+
+    /// Inserts what is not there yet, and says whether that was all of it.
+    async fn insert(&self, statements: &Statements, rows: &[Row]) -> Result<bool, Error> {
+        if self.database.dialect() == Dialect::MySql {
+            return self.insert_mysql(statements, rows).await;
+        }
+        let column = |at: usize| Column::OptTexts(rows.iter().map(|row| row.texts[at].clone()).collect());
+        let columns = Value::Rows((0..statements.columns.len()).map(column).collect());
         let statement = Statement::new(self.database.dialect(), &statements.insert);
-        Ok(self.database.change(&statement, vec![rows]).await? == records.len() as u64)
+        Ok(self.database.change(&statement, vec![columns]).await? == rows.len() as u64)
     }
 
     /// MySQL cannot skip a row and say so, and its INSERT IGNORE would cut what is too long: all rows
     /// are tried first, and only when one is there already, again with an update that changes nothing.
-    async fn insert_mysql(&self, statements: &Statements, records: &[Record]) -> Result<bool, Error> {
-        let rows = vec![statements.row.as_str(); records.len()].join(", ");
-        let insert = format!("{}{rows}", statements.insert);
-        let values = || {
-            let cells = records.iter().flat_map(|record| [record.key.clone(), record.payload.clone()]);
-            cells.map(Value::Text).collect::<Vec<_>>()
-        };
+    async fn insert_mysql(&self, statements: &Statements, rows: &[Row]) -> Result<bool, Error> {
+        let insert = format!("{}{}", statements.insert, vec![statements.row.as_str(); rows.len()].join(", "));
+        let values = || rows.iter().flat_map(|row| row.texts.iter().cloned().map(Value::OptText)).collect();
         match self.database.change(&self.mysql(&insert), values()).await {
             Ok(_) => Ok(true),
             Err(error) if error.is_duplicate_in_mysql() => {
@@ -269,34 +382,47 @@ impl Target {
         }
     }
 
-    /// The records that are not saved although nothing refused them: their key has another payload.
-    async fn taken(
-        &self,
-        statements: &Statements,
-        records: &[Record],
-    ) -> Result<Vec<(usize, Failure)>, Error> {
-        let saved = self.saved(statements, records).await?;
-        let is_same = |saved: &str, payload: &str| match &statements.payload {
-            Some(column) => column.is_same(saved, payload),
-            None => saved == payload,
-        };
-        let is_saved = |record: &Record| {
-            saved.get(&statements.key(&record.key)).is_some_and(|payload| is_same(payload, &record.payload))
-        };
-        let taken = records.iter().enumerate().filter(|(_, record)| !is_saved(record));
-        Ok(taken.map(|(index, record)| (index, self.conflict(&record.key))).collect())
+    /// The records that are not saved although nothing refused them: their key has other values.
+    async fn taken(&self, statements: &Statements, rows: &[Row]) -> Result<Vec<(usize, Failure)>, Error> {
+        let keys = rows.iter().map(|row| row.key().to_owned()).collect();
+        let mut saved: HashMap<String, Vec<Option<String>>> = HashMap::new();
+        for found in self.found(statements, keys).await? {
+            let texts: Vec<Option<String>> =
+                (0..statements.columns.len()).map(|at| found.opt_text(at)).collect::<Result<_, _>>()?;
+            saved.insert(statements.canonical_key(texts[0].as_deref().unwrap_or_default()), texts);
+        }
+        let mut taken = Vec::new();
+        for row in rows {
+            let other = saved
+                .get(&statements.canonical_key(row.key()))
+                .map(|saved| self.differing(statements, saved, row));
+            if other.as_ref().is_none_or(|columns| !columns.is_empty()) {
+                taken.push((row.index, self.conflict(row.key(), &other.unwrap_or_default())));
+            }
+        }
+        Ok(taken)
     }
 
-    async fn saved(
-        &self,
-        statements: &Statements,
-        records: &[Record],
-    ) -> Result<HashMap<String, String>, Error> {
-        let keys: Vec<String> = records.iter().map(|record| record.key.clone()).collect();
+    /// The columns that have another value than the row would give them.
+    fn differing(&self, statements: &Statements, saved: &[Option<String>], row: &Row) -> Vec<&str> {
+        let pairs = saved.iter().zip(&row.texts).zip(&statements.columns).zip(self.options.columns());
+        let is_same = |saved: &Option<String>, given: &Option<String>, column: &Option<ColumnInfo>| match (
+            saved, given, column,
+        ) {
+            (Some(saved), Some(given), Some(column)) => column.is_same(saved, given),
+            (saved, given, _) => saved == given,
+        };
+        let differs = pairs.skip(1).filter(|(((saved, given), column), _)| !is_same(saved, given, column));
+        differs.map(|(_, name)| name).collect()
+    }
+
+    /// The rows that are saved under these keys.
+    async fn found(&self, statements: &Statements, keys: Vec<String>) -> Result<Vec<crate::row::Row>, Error> {
+        let key = statements.columns.first().and_then(Option::as_ref);
         let (condition, values) = match self.database.dialect() {
             Dialect::Postgres => {
                 let keys = vec![Value::Rows(vec![Column::Texts(keys)])];
-                match &statements.key {
+                match key {
                     Some(key) if key.kind != ColumnType::Text => {
                         (format!("= ANY(($1::text[])::{}[])", key.declared), keys)
                     }
@@ -308,14 +434,13 @@ impl Target {
                 vec![Value::Rows(vec![Column::Texts(keys)])],
             ),
             Dialect::MySql => {
-                let place = statements.key.as_ref().map_or_else(|| "?".to_owned(), |key| key.store_text("?"));
+                let place = key.map_or_else(|| "?".to_owned(), |key| key.store_text("?"));
                 let places = vec![place; keys.len()].join(", ");
                 (format!("IN ({places})"), keys.into_iter().map(Value::Text).collect())
             }
         };
         let text = format!("{} {condition}", statements.found);
-        let rows = self.database.rows(&Statement::new(self.database.dialect(), &text), values).await?;
-        rows.iter().map(|row| Ok((statements.key(&row.text(0)?), row.text(1)?))).collect()
+        self.database.rows(&Statement::new(self.database.dialect(), &text), values).await
     }
 
     fn mysql(&self, text: &str) -> Statement {
@@ -323,23 +448,29 @@ impl Target {
     }
 
     /// With the code that the database itself has for it.
-    fn conflict(&self, key: &str) -> Failure {
+    fn conflict(&self, key: &str, other: &[&str]) -> Failure {
         let code = match self.database.dialect() {
             Dialect::Postgres => Code::SqlState("23505".to_owned()),
             Dialect::MySql => Code::MySql(1062),
             Dialect::Sqlite => Code::Sqlite(1555),
         };
-        let message = format!(
-            "the key {key:?} is taken: another event with another payload is saved under it, \
-             or a unique index of the table refuses this one"
-        );
+        let message = match other {
+            [] => format!("a unique index of the table refuses the event with the key {key:?}"),
+            columns => format!(
+                "the key {key:?} is taken: the row that is saved under it has another value of {}",
+                columns.join(", ")
+            ),
+        };
         Failure::permanent("DuplicateKey", message).with_code(code)
     }
 }
 
 impl Statements {
     /// A key in the one form that its column has for it: `007` is 7 in a column of numbers.
-    fn key(&self, key: &str) -> String {
-        self.key.as_ref().map_or_else(|| key.to_owned(), |column| column.canonical(key))
+    fn canonical_key(&self, key: &str) -> String {
+        match self.columns.first() {
+            Some(Some(column)) => column.canonical(key),
+            _ => key.to_owned(),
+        }
     }
 }

@@ -91,6 +91,7 @@ pub mod config;
 pub use async_trait::async_trait;
 pub use redrive_core as core;
 pub use redrive_core::backoff::Backoff;
+pub use redrive_core::column;
 pub use redrive_core::dead_letter::{DeadLetterQueue, Operator, PipelineKind};
 pub use redrive_core::event::{Event, NewEvent, WorkId};
 pub use redrive_core::failure::{Class, Code, Failure};

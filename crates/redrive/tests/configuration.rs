@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use redrive::config::{
-    Backend, Channel, Config, Durability, Environment, Error, FailureClass, Handler, Letters, Mistakes,
-    OnDead, OnFull, Ordering, Processed, Role, Source, reference,
+    Backend, Channel, ColumnName, Config, Durability, Environment, Error, FailureClass, Handler, Letters,
+    Mistakes, OnDead, OnFull, Ordering, Processed, Role, Source, reference,
 };
 
 fn load_with(text: &str, variables: &[(&str, &str)]) -> Result<Config, Error> {
@@ -178,6 +178,17 @@ const WRONG: &[Case] = &[
     (
         "[persist.a]\ncolumns = { key = \"k\", payload = \"k\" }\n",
         &[(2, "persist.a.columns.payload", "the same column as `key`")],
+    ),
+    (
+        "[persist.a]\ncolumns = { key = \"id\" }\n",
+        &[(1, "persist.a.failed-columns.key", "found `id`, which `failed-table` has for itself")],
+    ),
+    (
+        "[persist.a]\nvalues = { short_url = \"$.a\", total = \"total\" }\n",
+        &[
+            (2, "persist.a.values.total", "found \"total\", expected a path"),
+            (2, "persist.a.values.short_url", "found a column of `columns`"),
+        ],
     ),
     (
         "[persist.a]\ntable = \"failed_events\"\n",
@@ -401,7 +412,10 @@ fn every_default_is_the_founding_one() {
     assert!(jobs.handler.is_none());
 
     let persist = &config.persists[0];
-    assert_eq!((persist.columns.key.as_str(), persist.columns.payload.as_str()), ("short_url", "long_url"));
+    let payload = persist.columns.payload.as_ref().map(ColumnName::as_str);
+    assert_eq!((persist.columns.key.as_str(), payload), ("short_url", Some("long_url")));
+    let failed = &persist.failed_columns;
+    assert_eq!((failed.key.as_str(), failed.payload.as_str()), ("short_url", "long_url"));
     assert_eq!((persist.failed_table.as_str(), persist.durability), ("failed_events", Durability::Journal));
     assert_eq!((persist.retry.attempts, persist.retry.backoff.initial), (3, Duration::from_millis(100)));
     assert_eq!(

@@ -58,7 +58,7 @@ pub use kafka::{
 pub use mistake::{Mistake, Mistakes};
 pub use outbox::{OnDead, Ordering, OutboxConfig, Processed};
 pub use persist::{
-    Cron, Durability, PersistColumns, PersistConfig, PersistDlq, PersistJournal, PersistQueue,
+    Cron, Durability, FailedColumns, PersistColumns, PersistConfig, PersistDlq, PersistJournal, PersistQueue,
 };
 pub use reference::reference;
 pub use retry::{Backoff, Retry};

@@ -4,8 +4,11 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use redrive_core::column::Column;
 use redrive_engine::persist::Cron as Schedule;
+use redrive_store::FailedEventsOptions;
 
+use super::column;
 use super::context::Context;
 use super::database::DatabaseUrl;
 use super::document::Node;
@@ -27,8 +30,12 @@ pub struct PersistConfig {
     pub table: TableName,
     /// The columns of key and payload.
     pub columns: PersistColumns,
+    /// Further columns, and which part of the payload goes into which.
+    pub values: Vec<Column>,
     /// The table of events that could not be saved.
     pub failed_table: TableName,
+    /// The columns of key and payload there.
+    pub failed_columns: FailedColumns,
     /// When the sender is answered.
     pub durability: Durability,
     /// The journal on disk.
@@ -65,9 +72,18 @@ pub struct PersistQueue {
     pub max_size: ByteSize,
 }
 
-/// The columns of key and payload, in the target table and in the failed table.
+/// The columns of key and payload in the target table.
 #[derive(Debug, Clone)]
 pub struct PersistColumns {
+    /// The key.
+    pub key: ColumnName,
+    /// The payload; none where only parts of it are kept.
+    pub payload: Option<ColumnName>,
+}
+
+/// The columns of key and payload in the table of failed events.
+#[derive(Debug, Clone)]
+pub struct FailedColumns {
     /// The key.
     pub key: ColumnName,
     /// The payload.
@@ -142,21 +158,34 @@ impl PersistConfig {
              waits in `failed-table`.",
         );
         context.name(section, name);
+        let database = context.database(section);
+        let table = TableName::read_own(
+            section,
+            name,
+            "",
+            "`NAME`, with `-` as `_`",
+            "The table that events are saved in.",
+        );
+        let has_values = section.has("values");
+        let columns = section.table("columns", "The columns of key and payload.", |section| {
+            PersistColumns::read(section, has_values)
+        });
+        let values = section.table(
+            "values",
+            "Further columns of your own table, which get parts of the payload. The payload is JSON then.",
+            |section| columns.read_values(section),
+        );
         let persist = Self {
             name: name.to_owned(),
-            database: context.database(section),
-            table: TableName::read_own(
-                section,
-                name,
-                "",
-                "`NAME`, with `-` as `_`",
-                "The table that events are saved in.",
+            database,
+            table,
+            values,
+            failed_columns: section.table(
+                "failed-columns",
+                "The columns of key and payload in `failed-table`.",
+                |section| FailedColumns::read(section, &columns),
             ),
-            columns: section.table(
-                "columns",
-                "The columns of key and payload, in both tables.",
-                PersistColumns::read,
-            ),
+            columns,
             failed_table: section.get(
                 "failed-table",
                 "failed_events",
@@ -232,16 +261,62 @@ impl PersistQueue {
     }
 }
 
+const PAYLOAD: &str = "long_url";
+
 impl PersistColumns {
-    fn read(section: &mut Section<'_>) -> Self {
-        let columns = Self {
-            key: section.get("key", "short_url", "The column of the key."),
-            payload: section.get("payload", "long_url", "The column of the payload."),
-        };
-        if columns.key == columns.payload {
+    fn read(section: &mut Section<'_>, has_values: bool) -> Self {
+        let key = section.get("key", "short_url", "The column of the key.");
+        let payload = section.get(
+            "payload",
+            PAYLOAD,
+            "The column of the payload. With `values` there is none unless it is written here.",
+        );
+        let payload = (!has_values || section.has("payload")).then_some(payload);
+        if payload.as_ref() == Some(&key) {
             section.refuse("payload", "found the same column as `key`, expected another one");
         }
-        columns
+        Self { key, payload }
+    }
+
+    fn read_values(&self, section: &mut Section<'_>) -> Vec<Column> {
+        let values = column::read(section, "A path into the payload: `$.customer.id`, or `$` for the whole.");
+        for value in &values {
+            let is = |column: &ColumnName| column.as_str() == value.name;
+            if is(&self.key) || self.payload.as_ref().is_some_and(is) {
+                section.refuse(&value.name, "found a column of `columns`, expected another one");
+            }
+        }
+        values
+    }
+}
+
+impl FailedColumns {
+    fn read(section: &mut Section<'_>, columns: &PersistColumns) -> Self {
+        let payload = columns.payload.clone().or_else(|| ColumnName::new(PAYLOAD));
+        let failed = Self {
+            key: section.derived("key", columns.key.clone(), "`columns.key`", "The column of the key."),
+            payload: section.derived(
+                "payload",
+                payload.unwrap_or_else(|| columns.key.clone()),
+                "`columns.payload`, or `\"long_url\"`",
+                "The column of the payload.",
+            ),
+        };
+        for (key, column) in [("key", &failed.key), ("payload", &failed.payload)] {
+            if FailedEventsOptions::is_reserved(column.as_str()) {
+                let name = column.as_str();
+                section.refuse(
+                    key,
+                    format!("found `{name}`, which `failed-table` has for itself, expected another name, such as \"event_{name}\""),
+                );
+            }
+        }
+        // Where both are those of `columns`, it was said there.
+        let is_said = columns.payload.as_ref() == Some(&columns.key);
+        if failed.key == failed.payload && !is_said {
+            section.refuse("payload", "found the same column as `key`, expected another one");
+        }
+        failed
     }
 }
 

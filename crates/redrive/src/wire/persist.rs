@@ -20,7 +20,8 @@ pub(super) fn target_options(persist: &PersistConfig) -> TargetOptions {
     TargetOptions {
         table: persist.table.as_str().to_owned(),
         key_column: persist.columns.key.as_str().to_owned(),
-        payload_column: persist.columns.payload.as_str().to_owned(),
+        payload_column: persist.columns.payload.as_ref().map(|column| column.as_str().to_owned()),
+        values: persist.values.clone(),
     }
 }
 
@@ -28,8 +29,8 @@ pub(super) fn failed_options(persist: &PersistConfig) -> FailedEventsOptions {
     FailedEventsOptions {
         pipeline: persist.name.clone(),
         table: persist.failed_table.as_str().to_owned(),
-        key_column: persist.columns.key.as_str().to_owned(),
-        payload_column: persist.columns.payload.as_str().to_owned(),
+        key_column: persist.failed_columns.key.as_str().to_owned(),
+        payload_column: persist.failed_columns.payload.as_str().to_owned(),
     }
 }
 
