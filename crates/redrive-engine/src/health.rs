@@ -27,10 +27,18 @@ struct State {
     /// What only a restart fixes.
     defect: Option<Trouble>,
     /// The work whose settlement the table refused: how often, and what the store said last.
-    refused: BTreeMap<WorkId, u32>,
+    refused: BTreeMap<WorkId, RefusedWork>,
     refusal: String,
     /// The last redrive, if the table refused it.
     redrive: Option<(Instant, Trouble)>,
+}
+
+/// Work whose settlement was refused.
+#[derive(Debug, Clone, Copy)]
+struct RefusedWork {
+    times: u32,
+    /// If it was not refused again by then, another process has settled it.
+    until: Instant,
 }
 
 /// What becomes of work whose settlement was refused.
@@ -54,7 +62,7 @@ impl Health {
         };
         match state.defect.as_ref().or(state.trouble.as_ref()) {
             Some(why) => Err(why.clone()),
-            None if !state.refused.is_empty() => Err(state.refused_settlements()),
+            None if state.refused_now() > 0 => Err(state.refused_settlements()),
             None => refused_redrive().map_or(Ok(()), |trouble| Err(trouble.clone())),
         }
     }
@@ -69,11 +77,12 @@ impl Health {
         let mut state = self.state();
         error.clone_into(&mut state.refusal);
         let is_first = state.refused.is_empty();
-        let times = state.refused.get(&work).copied().unwrap_or(0);
-        if state.refused.len() < MOST || times > 0 {
-            state.refused.insert(work, times.saturating_add(1));
-        }
+        let times = state.refused.get(&work).map_or(0, |refused| refused.times);
         let after = FIRST_DELAY.saturating_mul(1 << times.min(6)).min(LONGEST_DELAY);
+        if state.refused.len() < MOST || times > 0 {
+            let until = Instant::now() + after + FIRST_DELAY;
+            state.refused.insert(work, RefusedWork { times: times.saturating_add(1), until });
+        }
         SetAside { after, is_first }
     }
 
@@ -105,8 +114,13 @@ impl Health {
 }
 
 impl State {
+    fn refused_now(&self) -> usize {
+        let now = Instant::now();
+        self.refused.values().filter(|refused| now < refused.until).count()
+    }
+
     fn refused_settlements(&self) -> Trouble {
-        let (rows, refusal) = (self.refused.len(), &self.refusal);
+        let (rows, refusal) = (self.refused_now(), &self.refusal);
         let detail = format!(
             "the table refuses to settle {rows} of its rows; they are set aside and tried again, at the latest after \
              an hour: {refusal}"
@@ -159,6 +173,17 @@ mod tests {
         assert_eq!(health.get(), Ok(()));
         health.redriven(Err(refused));
         tokio::time::advance(REDRIVE_REPORTED).await;
+        assert_eq!(health.get(), Ok(()));
+    }
+
+    /// It was reported for ever by the process that was refused, when another one settled it.
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_settlement_that_is_not_tried_again_here_is_somebody_elses() {
+        let health = Health::default();
+        let after = health.refused(WorkId(1), "no such column").after;
+        tokio::time::advance(after).await;
+        assert!(health.get().is_err(), "it may be refused again");
+        tokio::time::advance(FIRST_DELAY).await;
         assert_eq!(health.get(), Ok(()));
     }
 }

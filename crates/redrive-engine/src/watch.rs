@@ -106,6 +106,7 @@ async fn keep_looking(pipeline: &Pipeline, options: &WatchOptions) {
 
 async fn look(pipeline: &Pipeline) -> Option<Stats> {
     let name = pipeline.name.clone();
+    count_backlog(pipeline).await;
     let stats = match pipeline.letters.stats().await {
         Ok(stats) => stats,
         Err(error) => {

@@ -126,7 +126,7 @@ async fn a_value_that_a_column_cannot_hold_is_poison_alone_with_the_reason() {
             sink.check().await.unwrap();
             for way in [Way::Store, Way::Write, Way::BehindPoison] {
                 let failed = store(&*sink, value, way).await;
-                let told =
+                let is_named =
                     |(_, message): &(usize, String)| message.contains(reason) && message.contains("column v");
                 if failed.len() != 1
                     || !failed.iter().all(is_named)

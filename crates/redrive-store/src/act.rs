@@ -6,6 +6,7 @@ use redrive_core::dead_letter::{Acted, Operator, Refusal};
 use redrive_core::event::storable;
 use serde::de::IgnoredAny;
 
+use crate::adoption;
 use crate::catalog::{ColumnInfo, ColumnType};
 use crate::database::Database;
 use crate::dialect::Dialect;
@@ -203,14 +204,21 @@ impl Act {
             Some(lock) => Some(first_column(&session.rows(lock, values()).await?)?),
             None => None,
         };
-        for statement in &self.statements {
-            if self.lock.is_some() {
-                session.run(statement, values()).await?;
-            } else {
-                done = Some(first_column(&session.rows(statement, values()).await?)?);
-            }
+        let Some((last, before)) = self.statements.split_last() else { return Ok(done.unwrap_or_default()) };
+        let mut sent = None;
+        for statement in before {
+            sent = Some(session.run(statement, values()).await?);
         }
-        Ok(done.unwrap_or_default())
+        if self.lock.is_some() {
+            session.run(last, values()).await?;
+        } else {
+            done = Some(first_column(&session.rows(last, values()).await?)?);
+        }
+        let done: BTreeSet<i64> = done.unwrap_or_default();
+        if let Some(sent) = sent {
+            adoption::none_dropped("outbox", sent, done.len() as u64)?;
+        }
+        Ok(done)
     }
 
     /// What there is to say about letters that nothing was done about.

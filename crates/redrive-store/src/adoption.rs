@@ -5,12 +5,14 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::catalog::{ColumnInfo, ColumnType, Table};
+use crate::catalog::{ColumnInfo, ColumnType, Table, split};
 use crate::dialect::Dialect;
 use crate::error::Error;
 use crate::rights::{Grant, Rights};
 use crate::schema;
 use crate::session::Session;
+use crate::statement::Statement;
+use crate::value::Value;
 
 /// What a migration of one pipeline would do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -169,6 +171,10 @@ fn problem(dialect: Dialect, table: &Table, column: &ColumnInfo, role: Role) -> 
         return Some(format!("{place} is of the type {}: it must be {}", column.declared, role.wanted()));
     }
     match (role, column.max_chars) {
+        (Role::Flag, _) if column.is_nullable && !column.has_default => Some(format!(
+            "{place} may be NULL and has no default, and rows in which it is NULL would never be claimed: {}",
+            alter(dialect, table, &format!("ALTER COLUMN {} SET DEFAULT FALSE", dialect.quote(&column.name)))
+        )),
         (Role::Note, Some(max)) if max < NOTE => Some(format!(
             "{place} holds {max} characters: redrive writes up to {NOTE}: {}",
             wider(dialect, table, column)
@@ -210,6 +216,54 @@ impl Table {
         let problems = written.filter_map(|column| problem(dialect, self, column, Role::Written));
         problems.chain(unfilled(dialect, self, columns)).collect()
     }
+}
+
+/// A trigger or rule of the table may drop a row without an error. What is moved there would be gone.
+pub(crate) fn none_dropped(table: &str, inserted: u64, expected: u64) -> Result<(), Error> {
+    if inserted == expected {
+        return Ok(());
+    }
+    let problem = format!(
+        "a trigger or rule drops rows of the {table} without an error: {inserted} of {expected} were inserted; remove it, or \
+         let it raise an error"
+    );
+    Err(Error::Unsuitable { problems: vec![problem] })
+}
+
+/// What the database keeps under the name of a table for work, if that cannot be claimed and settled safely.
+pub(crate) async fn unsafe_kind(
+    session: &mut Session,
+    dialect: Dialect,
+    table: &str,
+) -> Result<Option<String>, Error> {
+    let (schema, name) = split(table);
+    let (query, values) = match dialect {
+        Dialect::Sqlite => (
+            "SELECT type, 'none' FROM sqlite_master WHERE name = $1 AND type = 'view'",
+            vec![Value::Text(name)],
+        ),
+        Dialect::Postgres => (
+            "SELECT CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END, 'none' \
+             FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
+             WHERE c.relname = $1 AND n.nspname = COALESCE($2, current_schema()) AND c.relkind IN ('v', 'm', 'f')",
+            vec![Value::Text(name), Value::OptText(schema)],
+        ),
+        Dialect::MySql => (
+            "SELECT LOWER(table_type), COALESCE(engine, 'none') FROM information_schema.tables \
+             WHERE table_name = $1 AND table_schema = COALESCE($2, DATABASE()) \
+             AND (table_type = 'VIEW' OR engine <> 'InnoDB')",
+            vec![Value::Text(name), Value::OptText(schema)],
+        ),
+    };
+    let rows = session.rows(&Statement::new(dialect, query), values).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    Ok(Some(match (row.text(0)?.as_str(), row.text(1)?.as_str()) {
+        (kind, "none") => format!("{table} is a {kind}: name the table itself"),
+        (_, engine) => format!(
+            "{table} is kept by the engine {engine}, which has no transactions or row locks: ALTER TABLE {} ENGINE = InnoDB;",
+            dialect.quote(table)
+        ),
+    }))
 }
 
 /// Columns that an INSERT of ours would have to name, and has no value for.

@@ -151,7 +151,9 @@ impl Error {
     }
 
     pub(crate) fn from_driver(dialect: Dialect, source: sqlx::Error) -> Self {
-        if failure(dialect, &source).class == Class::Transient {
+        // A statement that lacks a right is no outage: somebody must grant it.
+        let is_denied = matches!(code(dialect, &source), Some(Code::MySql(1142 | 1143)));
+        if failure(dialect, &source).class == Class::Transient && !is_denied {
             Self::Unavailable { dialect, source: source.into() }
         } else {
             Self::Rejected { dialect, source: source.into() }

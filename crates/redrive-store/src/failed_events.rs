@@ -260,6 +260,7 @@ impl FailedEvents {
         let known = COLUMNS.iter().map(|(name, _)| *name).chain([key, payload]).chain(ADDITIONS);
         problems.extend(adoption::unfilled(dialect, &table, &known.collect::<Vec<_>>()));
         problems.extend(adoption::sqlite_id(dialect, &table, "id"));
+        problems.extend(adoption::unsafe_kind(session, dialect, &self.options.table).await?);
         let plan = Plan { statements, problems, ..Plan::default() };
         plan.with_rights(session, dialect, &schema::tables(&names, &files), &rights::ALL).await
     }

@@ -243,7 +243,8 @@ impl Jobs {
         }
         files.extend(schema::notify(dialect));
         let statements = schema::plan(session, dialect, &names, &files).await?;
-        let problems = self.problems(&names, &table);
+        let mut problems = self.problems(&names, &table);
+        problems.extend(adoption::unsafe_kind(session, dialect, &self.options.table).await?);
         let plan = Plan { statements, problems, ..Plan::default() };
         let plan = plan.with_rights(session, dialect, &schema::tables(&names, &files), &rights::ALL).await?;
         Ok(plan.and(self.requests.plan_in(session).await?))

@@ -247,7 +247,10 @@ impl Outbox {
         files.extend(schema::notify(dialect));
         let mut statements = schema::plan(session, dialect, &names, &files).await?;
         statements.extend(tables.additions(&names));
-        let problems = tables.problems(&names, self.options.ordering);
+        let mut problems = tables.problems(&names, self.options.ordering);
+        for table in [&self.options.table, &self.options.letters_table] {
+            problems.extend(adoption::unsafe_kind(session, dialect, table).await?);
+        }
         let plan = Plan { statements, problems, ..Plan::default() };
         let plan = plan.with_rights(session, dialect, &schema::tables(&names, &files), &rights::ALL).await?;
         Ok(plan.and(self.requests.plan_in(session).await?))
@@ -469,7 +472,9 @@ impl Statements {
         let portions = portions(events.iter().map(|event| event.payload.len()));
         let mut events = events.into_iter();
         for count in portions {
-            ids.extend(self.insert.run(session, event_columns(events.by_ref().take(count))).await?);
+            let inserted = self.insert.run(session, event_columns(events.by_ref().take(count))).await?;
+            adoption::none_dropped("outbox", inserted.len() as u64, count as u64)?;
+            ids.extend(inserted);
         }
         Ok(ids)
     }

@@ -14,6 +14,7 @@ use redrive_core::event::{Event, WorkId};
 use redrive_core::history::History;
 use redrive_core::lease::{Lease, Settlement, Work};
 
+use crate::adoption;
 use crate::batch::{Batch, Open, cut, micros};
 use crate::database::Database;
 use crate::dialect::Dialect;
@@ -400,10 +401,13 @@ impl Queue {
         ] {
             for rows in kind {
                 let [first, then @ ..] = statements else { continue };
-                self.settle_rows(session, first, Value::Kept(Arc::clone(rows)), &mut open).await?;
+                let moved =
+                    self.settle_rows(session, first, Value::Kept(Arc::clone(rows)), &mut open).await?;
                 // The second statement of a move deletes: numbers and fences are all that it needs.
                 for statement in then {
-                    session.run(statement, vec![Value::Leases(Leases::of_failures(rows))]).await?;
+                    let deleted =
+                        session.run(statement, vec![Value::Leases(Leases::of_failures(rows))]).await?;
+                    adoption::none_dropped("dead letters", moved, deleted)?;
                 }
             }
         }
@@ -416,11 +420,13 @@ impl Queue {
         statement: &Statement,
         rows: Value,
         open: &mut Open,
-    ) -> Result<(), Error> {
+    ) -> Result<u64, Error> {
         if self.held.is_some() {
-            return session.run(statement, vec![rows]).await.map(drop);
+            return session.run(statement, vec![rows]).await;
         }
-        open.settled(&session.rows(statement, vec![rows]).await?)
+        let settled = session.rows(statement, vec![rows]).await?;
+        open.settled(&settled)?;
+        Ok(settled.len() as u64)
     }
 
     async fn extend_rows(

@@ -64,7 +64,16 @@ impl Rights {
         let rows = session.rows(&Statement::new(dialect, query), values).await?;
         let mut rights = Self::default();
         for row in &rows {
-            let (kind, object, right) = (kind(&row.text(0)?), row.text(1)?, row.text(2)?);
+            let (named, object, right) = (row.text(0)?, row.text(1)?, row.text(2)?);
+            if named == "ROWS" {
+                let role = row.text(4)?;
+                rights.problems.push(format!(
+                    "row-level security hides rows of {object} from {role}, and they would never be claimed: \
+                     CREATE POLICY redrive ON {object} TO \"{role}\" USING (true);"
+                ));
+                continue;
+            }
+            let kind = kind(&named);
             if kind.is_empty() && !wanted.contains(&right.as_str()) {
                 continue;
             }

@@ -813,3 +813,142 @@ async fn tables_of_redrives_own_are_in_the_schema_that_one_names() {
             .await;
     }
 }
+
+/// A statement about a table.
+type Sql = fn(&str) -> String;
+
+/// A trigger of the application's own that drops a row without an error: the event was gone from the outbox and in no
+/// letter, a redriven letter was closed and nowhere, an append was answered with no id.
+#[tokio::test]
+async fn a_row_that_a_trigger_drops_in_silence_loses_nothing() {
+    for database in testkit::backends(file!()).await {
+        let mut client = Client::connect(&database).await;
+        let outbox = outbox_on(&database).await;
+        let (begin, end): (Sql, Sql) = match database.backend {
+            Backend::MySql => continue, // Its triggers cannot do so.
+            Backend::Postgres => {
+                client
+                    .run("CREATE FUNCTION drop_it() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+                    .await;
+                (
+                    |table| {
+                        format!(
+                            "CREATE TRIGGER dropping BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION drop_it()"
+                        )
+                    },
+                    |table| format!("DROP TRIGGER dropping ON {table}"),
+                )
+            }
+            Backend::Sqlite => (
+                |table| {
+                    format!(
+                        "CREATE TRIGGER dropping BEFORE INSERT ON {table} BEGIN SELECT RAISE(IGNORE); END"
+                    )
+                },
+                |_| "DROP TRIGGER dropping".to_owned(),
+            ),
+        };
+        outbox.append(vec![event("a")]).await.unwrap();
+        client.run(&begin("outbox_event_dlq")).await;
+        let claimed = take_one(&outbox).await;
+        let mut settlements = dead(vec![claimed], &timeout());
+        let refused = outbox.turn(&mut settlements, None).await.unwrap_err();
+        assert!(!refused.is_unavailable() && refused.to_string().contains("without an error"), "{refused}");
+        assert_eq!(client.number("SELECT count(*) FROM outbox_event").await, 1, "{:?}", database.backend);
+        client.run(&end("outbox_event_dlq")).await;
+        assert!(settle(&outbox, settlements).await.lost.is_empty(), "it is still held");
+
+        client.run(&begin("outbox_event")).await;
+        let letters = outbox.ids(&Filter::default(), None, 10).await.unwrap().ids;
+        assert!(outbox.redrive(&letters, &order()).await.is_err());
+        assert_eq!(
+            outbox.list(&Filter::default(), Page::first(1)).await.unwrap().letters.len(),
+            1,
+            "still open"
+        );
+        assert!(outbox.append(vec![event("b")]).await.is_err());
+        client.run(&end("outbox_event")).await;
+        assert_eq!(outbox.redrive(&letters, &order()).await.unwrap().done.len(), 1);
+    }
+}
+
+/// Each passed a migration, and then work was never claimed, never settled, or not safe from a crash.
+#[tokio::test]
+async fn what_cannot_be_claimed_safely_is_refused_before_anything_is_changed() {
+    for database in testkit::backends(file!()).await {
+        let mut client = Client::connect(&database).await;
+        original_tables(&mut client, database.backend).await;
+        client.run("CREATE VIEW all_events AS SELECT * FROM outbox_event").await;
+        let options = OutboxOptions { table: "all_events".into(), ..OutboxOptions::new("orders") };
+        let open = common::open(&database).await;
+        let of_view = Outbox::new(open.clone(), options).unwrap().plan().await.unwrap().problems.join("\n");
+        assert!(of_view.contains("all_events is a view"), "{:?}: {of_view}", database.backend);
+        if database.backend == Backend::MySql {
+            client.run("ALTER TABLE summarize_job_queue ENGINE = MyISAM").await;
+            let jobs = Jobs::new(open.clone(), JobsOptions::new("summarize")).unwrap();
+            let problems = jobs.plan().await.unwrap().problems.join("\n");
+            assert!(problems.contains("MyISAM") && problems.contains("ENGINE = InnoDB"), "{problems}");
+        }
+        if database.backend == Backend::Postgres {
+            client.run("ALTER TABLE outbox_event ALTER COLUMN processed DROP NOT NULL").await;
+            client.run("ALTER TABLE outbox_event ALTER COLUMN processed DROP DEFAULT").await;
+            let outbox = Outbox::new(open, OutboxOptions::new("orders")).unwrap();
+            let problems = outbox.plan().await.unwrap().problems.join("\n");
+            assert!(
+                problems.contains("processed may be NULL") && problems.contains("SET DEFAULT FALSE"),
+                "{problems}"
+            );
+        }
+    }
+}
+
+/// Rows that row-level security hides were never delivered, and every screen said that all was well; a sequence that
+/// the table does not own was no part of the grants.
+#[tokio::test]
+async fn hidden_rows_and_foreign_sequences_are_found() {
+    let Some(database) = testkit::postgres(file!()).await else { return };
+    let mut client = Client::connect(&database).await;
+    client.run("CREATE SCHEMA elsewhere").await;
+    client.run("CREATE SEQUENCE elsewhere.numbers").await;
+    outbox_on(&database).await;
+    client.run("ALTER TABLE outbox_event ALTER COLUMN id DROP IDENTITY").await;
+    client.run("ALTER TABLE outbox_event ALTER COLUMN id SET DEFAULT nextval('elsewhere.numbers')").await;
+    let user = format!("u_{}", &database.url[database.url.len() - 12..]);
+    client.run(&format!("CREATE ROLE {user} LOGIN")).await;
+    let plan = outbox_on(&database).await.plan().await.unwrap();
+    let grants: Vec<String> = plan.grants.iter().map(|grant| grant.to(&user)).collect();
+    assert!(grants.iter().any(|grant| grant.contains("SEQUENCE elsewhere.numbers")), "{grants:?}");
+    for grant in &grants {
+        client.run(grant.trim_end_matches(';')).await;
+    }
+    let limited = redrive_store::Database::connect(&as_user(&database, &user)).await.unwrap();
+    let outbox = Outbox::new(limited, OutboxOptions::new("orders")).unwrap();
+    outbox.append(vec![event("a")]).await.unwrap();
+    client.run("ALTER TABLE outbox_event ENABLE ROW LEVEL SECURITY").await;
+    let problems = outbox.plan().await.unwrap().problems;
+    let fix = problems.first().and_then(|problem| problem.split_once(": ")).unwrap().1;
+    assert!(problems[0].contains("row-level security"), "{problems:?}");
+    client.run(fix.trim_end_matches(';')).await;
+    assert_eq!(outbox.plan().await.unwrap().problems, Vec::<String>::new());
+    assert_eq!(take(&outbox, 10, LONG).await.len(), 1);
+}
+
+/// A right that is missing was an outage of MySQL's: "not available, try again".
+#[tokio::test]
+async fn a_missing_right_to_delete_is_no_outage_of_mysql() {
+    let Some(database) = testkit::mysql(file!()).await else { return };
+    let mut client = Client::connect(&database).await;
+    let plan = outbox_on(&database).await.plan().await.unwrap();
+    let user = format!("u_{}", &database.url[database.url.len() - 12..]);
+    client.run(&format!("CREATE USER {user}@'127.0.0.1'")).await;
+    for grant in &plan.grants {
+        client.run(grant.to(&format!("{user}@127.0.0.1")).trim_end_matches(';')).await;
+    }
+    client.run(&format!("REVOKE DELETE ON outbox_event FROM {user}@'127.0.0.1'")).await;
+    let limited = redrive_store::Database::connect(&as_user(&database, &user)).await.unwrap();
+    let outbox = Outbox::new(limited, OutboxOptions::new("orders")).unwrap();
+    outbox.append(vec![event("a")]).await.unwrap();
+    let mut settlements = dead(vec![take_one(&outbox).await], &timeout());
+    let refused = outbox.turn(&mut settlements, None).await.unwrap_err();
+    assert_eq!(refused.reason(), redrive_store::Reason::TableRefused, "{refused}");
+}

@@ -246,7 +246,8 @@ async fn columns_that_cannot_be_used_are_refused_by_name_and_nothing_is_made() {
         for part in parts {
             assert!(said.contains(part), "{:?}: {part} in {said}", database.backend);
         }
-        assert_eq!(problems(vec![column("total"), column("tenant")]).await, redrive_store::Plan::default());
+        let plan = problems(vec![column("total"), column("tenant")]).await;
+        assert!(plan.statements.is_empty() && plan.problems.is_empty(), "{plan:?}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redrive_core::failure::{Class, Code, Failure};
-use redrive_store::{Dialect, Table};
+use redrive_store::{ColumnInfo, Dialect, Table};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode};
 use sqlx::{AssertSqlSafe, ConnectOptions as _};
 use tokio::sync::Mutex;
@@ -84,8 +84,7 @@ impl SqliteSink {
 
     fn insert_text(&self, columns: &SinkColumns) -> String {
         let (table, dialect) = (&self.table, Dialect::Sqlite);
-        let cell =
-            |(n, column): (usize, &redrive_store::ColumnInfo)| column.store_text(&format!("value ->> {n}"));
+        let cell = |(n, column): (usize, &ColumnInfo)| column.store_text(&format!("value ->> {n}"));
         let cells = columns.all().iter().enumerate().map(cell).collect::<Vec<_>>().join(", ");
         // WHERE true: without it SQLite takes ON CONFLICT for a join condition.
         format!(
@@ -161,7 +160,8 @@ fn failure(error: &sqlx::Error) -> Failure {
     if is_setup { Failure { class: Class::Transient, ..failure } } else { failure }
 }
 
-/// Every value as text, or null: the column's affinity turns it into a number without rounding it first.
+/// Every value as text, or null: the column's affinity turns it into a number without rounding it first. Partition and
+/// offset are numbers, since a column without a type would keep the text.
 fn json(columns: &SinkColumns, rows: &[Row<'_>]) -> Result<String, Failure> {
     let mut json = String::with_capacity(rows.iter().map(Row::size).sum::<usize>() * 5 / 4);
     json.push('[');
@@ -169,14 +169,24 @@ fn json(columns: &SinkColumns, rows: &[Row<'_>]) -> Result<String, Failure> {
         if index > 0 {
             json.push(',');
         }
-        let (texts, id) = (columns.texts(row)?, &row.identity);
-        // As numbers: a column without a type would keep the texts.
-        let line = (&*id.topic, id.partition, id.offset);
-        let line = [serde_json::to_string(&line), serde_json::to_string(&texts[3..])];
-        let [position, values] = line.map(|part| part.unwrap_or_default());
-        let comma = if texts.len() > 3 { "," } else { "" };
-        json.push_str(&format!("{}{comma}{}", &position[..position.len() - 1], &values[1..]));
+        let id = &row.identity;
+        json.push('[');
+        push(&mut json, &id.topic);
+        json.push_str(&format!(",{},{}", id.partition, id.offset));
+        for text in columns.texts(row)?.into_iter().skip(3) {
+            json.push(',');
+            match text {
+                Some(text) => push(&mut json, &text),
+                None => json.push_str("null"),
+            }
+        }
+        json.push(']');
     }
     json.push(']');
     Ok(json)
+}
+
+fn push(json: &mut String, text: &str) {
+    // A text is always JSON.
+    json.push_str(&serde_json::to_string(text).unwrap_or_default());
 }

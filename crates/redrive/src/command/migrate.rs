@@ -1,5 +1,6 @@
 //! `redrive migrate`: tables for every pipeline, now or not at all.
 
+use std::collections::HashSet;
 use std::io::Write as _;
 
 use redrive::config::Config;
@@ -60,7 +61,7 @@ async fn migrate(config: &Config) -> Result<(), Failure> {
 
 async fn look(config: &Config, with_statements: bool) -> Result<(), Failure> {
     let parts = parts(config)?;
-    let mut failed = Vec::new();
+    let (mut failed, mut printed) = (Vec::new(), HashSet::new());
     for part in &parts {
         let plan = match part.plan().await {
             Ok(plan) => plan,
@@ -78,7 +79,10 @@ async fn look(config: &Config, with_statements: bool) -> Result<(), Failure> {
             0 => {}
             _ if with_statements => {
                 say(&format!("-- {}", title(part)))?;
-                for statement in &plan.statements {
+                // Parts share tables; what is printed can be run as it is.
+                for statement in
+                    plan.statements.iter().filter(|it| printed.insert((part.place(), (*it).clone())))
+                {
                     say(&format!("{statement};"))?;
                 }
             }

@@ -21,7 +21,7 @@ pub(crate) fn read(section: &mut Section<'_>, doc: &'static str) -> Vec<Column> 
     let mut columns = Vec::new();
     for (name, source) in section.named_values::<ColumnSource>("COLUMN", doc) {
         match ColumnName::new(&name) {
-            Some(_) => columns.push(source.column(name)),
+            Some(_) => columns.push(source.column(&name)),
             None => section.refuse(
                 &name,
                 "found a key that is no column name, expected letters, digits and underscores",
@@ -32,8 +32,8 @@ pub(crate) fn read(section: &mut Section<'_>, doc: &'static str) -> Vec<Column> 
 }
 
 impl ColumnSource {
-    fn column(self, name: String) -> Column {
-        let column = Column::of_path(&name, self.path).of(self.kind);
+    fn column(self, name: &str) -> Column {
+        let column = Column::of_path(name, self.path).of(self.kind);
         if self.is_required { column.required() } else { column }
     }
 }

@@ -12,5 +12,9 @@ WITH closed AS (
     SELECT {sent_type}, {sent_aggregate_type}, {sent_aggregate_id}, {sent_payload}, t.origin_id, t.redrive_count + 1,
         t.history{event_fixed_values}{carried_values}
     FROM closed AS t {in_order}
+    RETURNING 1
 )
-SELECT id FROM closed
+-- As in bury.sql: a row that is dropped without an error leaves the letters open.
+SELECT CASE WHEN (SELECT count(*) FROM sent) = (SELECT count(*) FROM closed) THEN id
+    ELSE ('a trigger or rule drops rows of the outbox without an error, such as letter ' || id)::bigint END
+FROM closed
