@@ -171,10 +171,16 @@ fn problem(dialect: Dialect, table: &Table, column: &ColumnInfo, role: Role) -> 
         return Some(format!("{place} is of the type {}: it must be {}", column.declared, role.wanted()));
     }
     match (role, column.max_chars) {
-        (Role::Flag, _) if column.is_nullable && !column.has_default => Some(format!(
-            "{place} may be NULL and has no default, and rows in which it is NULL would never be claimed: {}",
-            alter(dialect, table, &format!("ALTER COLUMN {} SET DEFAULT FALSE", dialect.quote(&column.name)))
-        )),
+        (Role::Flag, _) if column.is_nullable && !column.has_default && dialect != Dialect::Sqlite => {
+            Some(format!(
+                "{place} may be NULL and has no default, and rows in which it is NULL would never be claimed: {}",
+                alter(
+                    dialect,
+                    table,
+                    &format!("ALTER COLUMN {} SET DEFAULT FALSE", dialect.quote(&column.name))
+                )
+            ))
+        }
         (Role::Note, Some(max)) if max < NOTE => Some(format!(
             "{place} holds {max} characters: redrive writes up to {NOTE}: {}",
             wider(dialect, table, column)
