@@ -12,8 +12,14 @@ use crate::value::Value;
 
 /// What redrive does with a table that holds work, letters or its own records.
 pub(crate) const ALL: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
-/// What it does with a table that it only saves rows in.
-pub(crate) const SAVE: [&str; 2] = ["SELECT", "INSERT"];
+
+/// What it does with a table that it only saves rows in. MySQL asks for UPDATE where a row is there already.
+pub(crate) const fn to_save(dialect: Dialect) -> &'static [&'static str] {
+    match dialect {
+        Dialect::MySql => &["SELECT", "INSERT", "UPDATE"],
+        Dialect::Postgres | Dialect::Sqlite => &["SELECT", "INSERT"],
+    }
+}
 
 /// Rights on one table, schema or sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]

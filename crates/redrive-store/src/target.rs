@@ -162,18 +162,25 @@ struct Statements {
 }
 
 /// A record as the texts of its columns, and its place in the batch.
-struct Row {
+struct Row<'a> {
     index: usize,
-    texts: Vec<Option<String>>,
+    texts: Vec<Text<'a>>,
 }
 
-impl Row {
+/// A value as text; nothing for NULL.
+type Text<'a> = Option<Cow<'a, str>>;
+
+impl Row<'_> {
     fn size(&self) -> usize {
-        self.texts.iter().flatten().map(String::len).sum()
+        self.texts.iter().flatten().map(|text| text.len()).sum()
     }
 
     fn key(&self) -> &str {
         self.texts.first().and_then(Option::as_deref).unwrap_or_default()
+    }
+
+    fn owned(&self, at: usize) -> Option<String> {
+        self.texts[at].as_deref().map(str::to_owned)
     }
 }
 
@@ -237,7 +244,13 @@ impl Target {
             false => schema::plan(session, dialect, &self.names, &[file]).await?,
         };
         let plan = Plan { statements, problems, ..Plan::default() };
-        plan.with_rights(session, dialect, std::slice::from_ref(&self.options.table), &rights::SAVE).await
+        plan.with_rights(
+            session,
+            dialect,
+            std::slice::from_ref(&self.options.table),
+            rights::to_save(dialect),
+        )
+        .await
     }
 
     /// The statements for the table as it is.
@@ -319,7 +332,11 @@ impl Target {
     }
 
     /// The records as rows, and those that cannot be one.
-    fn rows(&self, statements: &Statements, records: &[Record]) -> (Vec<Row>, Vec<(usize, Failure)>) {
+    fn rows<'a>(
+        &self,
+        statements: &Statements,
+        records: &'a [Record],
+    ) -> (Vec<Row<'a>>, Vec<(usize, Failure)>) {
         let (mut rows, mut unfit) = (Vec::with_capacity(records.len()), Vec::new());
         for (index, record) in records.iter().enumerate() {
             match self.texts(statements, record) {
@@ -330,37 +347,36 @@ impl Target {
         (rows, unfit)
     }
 
-    fn texts(&self, statements: &Statements, record: &Record) -> Result<Vec<Option<String>>, Failure> {
+    fn texts<'a>(&self, statements: &Statements, record: &'a Record) -> Result<Vec<Text<'a>>, Failure> {
+        let wrong = |message| Failure::permanent("WrongValue", message);
         let mut columns = statements.columns.iter().map(Option::as_ref);
-        let mut text = |what: &str, text: &str| match columns.next().flatten() {
-            Some(column) => match column.convert_text(text) {
-                Ok(text) => Ok(Some(text.into_owned())),
-                Err(why) => Err(Failure::permanent("WrongValue", format!("{what} {why}"))),
-            },
-            None => Ok(Some(text.to_owned())),
+        let mut text = |text: &'a str| match columns.next().flatten() {
+            Some(column) => column.convert_text(text).map(Some),
+            None => Ok(Some(Cow::Borrowed(text))),
         };
-        let mut texts = vec![text(&format!("the key {:?}", record.key), &record.key)?];
+        let key = text(&record.key).map_err(|why| wrong(format!("the key {:?} {why}", record.key)))?;
+        let mut texts = vec![key];
         if self.options.payload_column.is_some() {
-            texts.push(text("the payload", &record.payload)?);
+            texts.push(text(&record.payload).map_err(|why| wrong(format!("the payload {why}")))?);
         }
         if self.options.values.is_empty() {
             return Ok(texts);
         }
         let cells = self.extractor.extract(&record.payload)?;
         for ((value, column), cell) in self.options.values.iter().zip(columns).zip(&cells) {
-            let wrong = |why| Failure::permanent("WrongValue", format!("{} is {cell}: it {why}", value.path));
-            let text = column.map_or(Ok(None), |column| column.convert(cell)).map_err(wrong)?;
-            texts.push(text.map(Cow::into_owned));
+            let text = column.map_or(Ok(None), |column| column.convert(cell));
+            let text = text.map_err(|why| wrong(format!("{} is {cell}: it {why}", value.path)))?;
+            texts.push(text.map(|text| Cow::Owned(text.into_owned())));
         }
         Ok(texts)
     }
 
     /// Inserts what is not there yet, and says whether that was all of it.
-    async fn insert(&self, statements: &Statements, rows: &[Row]) -> Result<bool, Error> {
+    async fn insert(&self, statements: &Statements, rows: &[Row<'_>]) -> Result<bool, Error> {
         if self.database.dialect() == Dialect::MySql {
             return self.insert_mysql(statements, rows).await;
         }
-        let column = |at: usize| Column::OptTexts(rows.iter().map(|row| row.texts[at].clone()).collect());
+        let column = |at: usize| Column::OptTexts(rows.iter().map(|row| row.owned(at)).collect());
         let columns = Value::Rows((0..statements.columns.len()).map(column).collect());
         let statement = Statement::new(self.database.dialect(), &statements.insert);
         Ok(self.database.change(&statement, vec![columns]).await? == rows.len() as u64)
@@ -368,9 +384,13 @@ impl Target {
 
     /// MySQL cannot skip a row and say so, and its INSERT IGNORE would cut what is too long: all rows
     /// are tried first, and only when one is there already, again with an update that changes nothing.
-    async fn insert_mysql(&self, statements: &Statements, rows: &[Row]) -> Result<bool, Error> {
+    async fn insert_mysql(&self, statements: &Statements, rows: &[Row<'_>]) -> Result<bool, Error> {
         let insert = format!("{}{}", statements.insert, vec![statements.row.as_str(); rows.len()].join(", "));
-        let values = || rows.iter().flat_map(|row| row.texts.iter().cloned().map(Value::OptText)).collect();
+        let width = statements.columns.len();
+        let values = || {
+            let cells = rows.iter().flat_map(|row| (0..width).map(|at| Value::OptText(row.owned(at))));
+            cells.collect::<Vec<_>>()
+        };
         match self.database.change(&self.mysql(&insert), values()).await {
             Ok(_) => Ok(true),
             Err(error) if error.is_duplicate_in_mysql() => {
@@ -383,7 +403,7 @@ impl Target {
     }
 
     /// The records that are not saved although nothing refused them: their key has other values.
-    async fn taken(&self, statements: &Statements, rows: &[Row]) -> Result<Vec<(usize, Failure)>, Error> {
+    async fn taken(&self, statements: &Statements, rows: &[Row<'_>]) -> Result<Vec<(usize, Failure)>, Error> {
         let keys = rows.iter().map(|row| row.key().to_owned()).collect();
         let mut saved: HashMap<String, Vec<Option<String>>> = HashMap::new();
         for found in self.found(statements, keys).await? {
@@ -404,16 +424,16 @@ impl Target {
     }
 
     /// The columns that have another value than the row would give them.
-    fn differing(&self, statements: &Statements, saved: &[Option<String>], row: &Row) -> Vec<&str> {
-        let pairs = saved.iter().zip(&row.texts).zip(&statements.columns).zip(self.options.columns());
-        let is_same = |saved: &Option<String>, given: &Option<String>, column: &Option<ColumnInfo>| match (
-            saved, given, column,
+    fn differing(&self, statements: &Statements, saved: &[Option<String>], row: &Row<'_>) -> Vec<&str> {
+        let is_other = |(at, _): &(usize, &str)| match (
+            saved[*at].as_deref(),
+            row.texts[*at].as_deref(),
+            &statements.columns[*at],
         ) {
-            (Some(saved), Some(given), Some(column)) => column.is_same(saved, given),
-            (saved, given, _) => saved == given,
+            (Some(saved), Some(given), Some(column)) => !column.is_same(saved, given),
+            (saved, given, _) => saved != given,
         };
-        let differs = pairs.skip(1).filter(|(((saved, given), column), _)| !is_same(saved, given, column));
-        differs.map(|(_, name)| name).collect()
+        self.options.columns().enumerate().skip(1).filter(is_other).map(|(_, name)| name).collect()
     }
 
     /// The rows that are saved under these keys.

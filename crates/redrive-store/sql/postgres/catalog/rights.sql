@@ -28,8 +28,8 @@ FROM sequences
 UNION ALL
 SELECT 'ROWS', quote_ident(nspname) || '.' || quote_ident(relname), 'ALL', 0, current_user::text
 FROM named
-WHERE row_security_active(oid) AND NOT EXISTS (
+WHERE row_security_active(named.oid) AND NOT EXISTS (
     SELECT 1 FROM pg_policy AS p
-    WHERE p.polrelid = oid AND p.polpermissive AND p.polcmd = '*' AND pg_get_expr(p.polqual, p.polrelid) = 'true'
+    WHERE p.polrelid = named.oid AND p.polpermissive AND p.polcmd = '*' AND pg_get_expr(p.polqual, p.polrelid) = 'true'
         AND (p.polroles = ARRAY[0]::oid[] OR EXISTS (
             SELECT 1 FROM unnest(p.polroles) AS r (id) WHERE pg_has_role(current_user, r.id, 'MEMBER'))))
