@@ -15,7 +15,7 @@
 //! | [`ladder`] | where events go when the place they belong in cannot take them |
 //! | [`lease`] | who may settle a piece of work, and how |
 //! | [`bisect`] | which records of a failed batch are the poison |
-//! | [`column`], [`extract`] | which part of a JSON text goes into which column |
+//! | [`mod@column`], [`extract`] | which part of a JSON text goes into which column |
 //! | [`fingerprint`] | which failures are "the same" |
 //! | [`dead_letter`] | what an operator sees, filters and acts on |
 //! | [`books`] | whether everything that was accepted is somewhere |
