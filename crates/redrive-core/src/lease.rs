@@ -125,6 +125,14 @@ pub enum Settlement {
         /// What went wrong.
         failed: Failed,
     },
+    /// Its holder died with it and with other work, and nobody knows whose fault that was: written down, not counted,
+    /// and tried again after the delay.
+    Suspect {
+        /// How long to wait.
+        after: Duration,
+        /// That it was interrupted.
+        failed: Failed,
+    },
     /// It is handed back untried, for after the delay; burns no attempt.
     Release {
         /// How long nobody should take it.

@@ -13,6 +13,9 @@ use redrive_core::policy::{Policy, Verdict};
 use crate::breaker::Change;
 use crate::routes::Route;
 
+/// How long work waits for the attempt that it gets in isolation although it has none left.
+const SUSPECT_PAUSE: Duration = Duration::from_secs(1);
+
 /// What the worker remembers about work whose event is with a handler.
 #[derive(Debug, Clone)]
 pub(crate) struct Record {
@@ -48,6 +51,19 @@ pub(crate) fn judge(
         // While the handler is down, nobody's attempts are counted.
         Some(after) => Settlement::Release { after: spread(after, event.id.0) },
         None => sentence(pipeline, policy, event, record, failure),
+    }
+}
+
+/// Judges work whose holder died with it and with other work.
+///
+/// It counts as a failed attempt, since one that kills its holder must end. But nobody knows whether its handler was
+/// ever called: so that alone makes no dead letter. Where no attempt would be left, it gets one more, in isolation.
+pub(crate) fn interrupted(pipeline: &str, policy: &Policy, event: &Event, record: Record) -> Settlement {
+    let was_on_trial = is_on_trial(policy, &record);
+    let settlement = sentence(pipeline, policy, event, record, Failure::interrupted());
+    match settlement {
+        Settlement::Dead { failed } if !was_on_trial => Settlement::Suspect { after: SUSPECT_PAUSE, failed },
+        settlement => settlement,
     }
 }
 

@@ -100,7 +100,7 @@ impl Witness {
             Settlement::Done => (End::Delivered, None),
             Settlement::Retry { .. } => (End::Retried, None),
             Settlement::Dead { failed } => (End::Dead, Some(failed.clone())),
-            Settlement::Release { .. } => (End::Released, None),
+            Settlement::Suspect { .. } | Settlement::Release { .. } => (End::Released, None),
         };
         let (work, until) = (lease.work(), lease.until());
         self.pending.push(Pending { work, end, about, failed, until, is_unsure: false });

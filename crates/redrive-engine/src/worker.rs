@@ -232,7 +232,10 @@ impl Worker {
     }
 
     fn settle_later(&mut self, lease: Lease, settlement: Settlement, about: About) {
-        if let Settlement::Retry { after, .. } | Settlement::Release { after } = &settlement {
+        if let Settlement::Retry { after, .. }
+        | Settlement::Suspect { after, .. }
+        | Settlement::Release { after } = &settlement
+        {
             self.agenda.look_after(*after);
         }
         self.witness.judged(&lease, &settlement, about);

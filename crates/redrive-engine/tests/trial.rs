@@ -151,3 +151,61 @@ async fn while_an_event_is_on_trial_nothing_else_is_claimed_and_each_has_its_tur
     assert_eq!(jobs.delivered().await.unwrap(), 4, "nobody is buried, nobody is tried twice");
     engine.stop().await;
 }
+
+/// Whatever a process held when it died was dead with it, if it had no further attempt: most of it had never been begun.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_that_was_held_when_its_process_died_gets_its_only_attempt() {
+    let database = redrive_testkit::sqlite();
+    let jobs = queue(&database, "mails").await;
+    let once = |name: &str| NewJob { max_retries: Some(1), ..NewJob::new(name, "{}") };
+    jobs.enqueue(vec![once("1"), once("2"), once("3")]).await.unwrap();
+    let dead_worker = Claim {
+        worker: "dead".into(),
+        limit: 3,
+        lease: Duration::from_millis(1),
+        take_over: TakeOver::Never,
+    };
+    assert_eq!(jobs.turn(&mut Vec::new(), Some(&dead_worker)).await.unwrap().claimed.len(), 3);
+
+    let (handled, mut signals) = tokio::sync::mpsc::unbounded_channel();
+    let engine = Engine::new();
+    let pipeline = pipeline("mails", &jobs, Arc::new(Healthy(handled)), Duration::from_secs(1));
+    engine.start(&pipeline, WatchOptions::default());
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let next = tokio::time::timeout(redrive_testkit::PATIENCE, signals.recv()).await;
+        seen.push(next.expect("each is handled").unwrap());
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, ["1", "2", "3"]);
+    redrive_testkit::eventually(redrive_testkit::PATIENCE, "all are done", async || {
+        jobs.delivered().await.unwrap() == 3
+    })
+    .await;
+    engine.stop().await;
+}
+
+/// It claimed a whole batch for two handlers, and what waited lost an attempt when the process died.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_is_claimed_than_slow_handlers_can_begin_with() {
+    let database = redrive_testkit::sqlite();
+    let jobs = queue(&database, "mails").await;
+    jobs.enqueue((0..100).map(|n| NewJob::new(format!("suspect {n}"), "{}")).collect()).await.unwrap();
+    let court = Arc::new(Court { seen: Mutex::default(), verdict: Semaphore::new(0) });
+    let mut pipeline =
+        Arc::into_inner(pipeline("mails", &jobs, court.clone(), Duration::from_secs(60))).unwrap();
+    pipeline.pace.concurrency = 2;
+    let engine = Engine::new();
+    engine.start(&Arc::new(pipeline), WatchOptions::default());
+    let begun = async || court.seen.lock().unwrap().len() == 2;
+    redrive_testkit::eventually(redrive_testkit::PATIENCE, "two are begun", begun).await;
+    let free = Claim {
+        worker: "other".into(),
+        limit: 100,
+        lease: Duration::from_secs(60),
+        take_over: TakeOver::Never,
+    };
+    assert_eq!(jobs.turn(&mut Vec::new(), Some(&free)).await.unwrap().claimed.len(), 98);
+    court.verdict.add_permits(2);
+    engine.stop().await;
+}

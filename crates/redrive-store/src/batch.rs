@@ -49,6 +49,7 @@ impl Batch {
                 Settlement::Done => done.push(lease),
                 Settlement::Retry { after, failed } => retry.push(lease, *after, Some(failed)),
                 Settlement::Dead { failed } => dead.push(lease, Duration::ZERO, Some(failed)),
+                Settlement::Suspect { after, failed } => release.push(lease, *after, Some(failed)),
                 Settlement::Release { after } => release.push(lease, *after, None),
             }
         }

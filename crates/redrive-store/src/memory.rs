@@ -116,7 +116,7 @@ impl<M: Machine> Entry<M> {
             Settlement::Done => Step::Succeed,
             Settlement::Retry { .. } => Step::Retry,
             Settlement::Dead { .. } => Step::Bury,
-            Settlement::Release { .. } => Step::Release,
+            Settlement::Suspect { .. } | Settlement::Release { .. } => Step::Release,
         };
         let Some(next) = self.state.next(step).filter(|_| self.fence == lease.fence()) else { return false };
         self.state = next;
@@ -128,6 +128,10 @@ impl<M: Machine> Entry<M> {
                 self.work.history = failed.history;
             }
             Settlement::Dead { failed } => self.work.history = failed.history,
+            Settlement::Suspect { after, failed } => {
+                self.due = later(after);
+                self.work.history = failed.history;
+            }
             Settlement::Release { after } => self.due = later(after),
         }
         true

@@ -64,7 +64,7 @@ impl Worker {
         let (event, record) = Record::split(work);
         if interrupted {
             self.suspicion.confirm();
-            self.fail(lease, event, record, Failure::interrupted());
+            self.fail_interrupted(lease, event, record);
             return None;
         }
         let route = match self.routes.find(&event).cloned() {
@@ -95,6 +95,12 @@ impl Worker {
     fn put_off(&mut self, lease: Lease, event: Event, record: &Record, after: Duration) {
         let after = judge::spread(after, event.id.0);
         self.settle_later(lease, Settlement::Release { after }, About::of(event, record.retry_count));
+    }
+
+    fn fail_interrupted(&mut self, lease: Lease, event: Event, record: Record) {
+        let retry_count = record.retry_count;
+        let settlement = judge::interrupted(&self.pipeline.name, &self.pipeline.policy, &event, record);
+        self.settle_later(lease, settlement, About::of(event, retry_count));
     }
 
     fn fail(&mut self, lease: Lease, event: Event, record: Record, failure: Failure) {

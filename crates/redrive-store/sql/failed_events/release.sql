@@ -1,1 +1,1 @@
-status = 'PENDING', due_at = {after}, leased_by = NULL
+status = 'PENDING', due_at = {after}, leased_by = NULL, history = COALESCE(s.new_history, t.history)

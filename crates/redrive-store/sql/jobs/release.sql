@@ -1,1 +1,1 @@
-status = 'pending', due_at = {after}, leased_by = NULL
+status = 'pending', due_at = {after}, leased_by = NULL, history = COALESCE(s.new_history, t.history)

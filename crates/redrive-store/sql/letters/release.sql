@@ -1,1 +1,1 @@
-state = 'queued', due_at = {after}, leased_by = NULL
+state = 'queued', due_at = {after}, leased_by = NULL, history = COALESCE(s.new_history, t.history)

@@ -1,1 +1,1 @@
-due_at = {after}, leased_by = NULL, updated_at = {now}
+due_at = {after}, leased_by = NULL, history = COALESCE(s.new_history, t.history), updated_at = {now}

@@ -19,6 +19,7 @@ pub(super) async fn all<S: Subject>(subject: &S) {
     an_extended_lease_is_not_taken_over_and_a_lost_one_is_reported(subject).await;
     a_retry_is_counted_remembered_and_not_due_before_its_time(subject).await;
     a_release_burns_no_attempt(subject).await;
+    what_may_have_killed_its_holder_is_remembered_and_burns_no_attempt(subject).await;
     work_is_recalled_by_its_lease_as_long_as_it_is_held(subject).await;
     a_report_is_accepted_until_its_lease_runs_out_and_not_after(subject).await;
     one_turn_settles_every_kind_and_claims_anew(subject).await;
@@ -141,6 +142,19 @@ async fn a_release_burns_no_attempt<S: Subject>(subject: &S) {
     let (lease, after) = claim(subject, 1, LONG).await.remove(0);
     assert_eq!((after.retry_count, after.interrupted), (before.retry_count, false));
     settle(subject, vec![(lease, Settlement::Release { after: LONG })]).await;
+    assert!(claim(subject, 1, LONG).await.is_empty(), "it was put off for an hour");
+}
+
+async fn what_may_have_killed_its_holder_is_remembered_and_burns_no_attempt<S: Subject>(subject: &S) {
+    ready(subject, 1).await;
+    let (lease, _) = claim(subject, 1, LONG).await.remove(0);
+    settle(subject, vec![(lease, Settlement::Suspect { after: Duration::ZERO, failed: failed() })]).await;
+    let (lease, work) = claim(subject, 1, LONG).await.remove(0);
+    assert_eq!((work.retry_count, work.interrupted, work.history), (0, false, failed().history));
+    settle(subject, vec![(lease, Settlement::Release { after: Duration::ZERO })]).await;
+    let (lease, work) = claim(subject, 1, LONG).await.remove(0);
+    assert_eq!(work.history, failed().history, "a plain release forgets nothing");
+    settle(subject, vec![(lease, Settlement::Suspect { after: LONG, failed: failed() })]).await;
     assert!(claim(subject, 1, LONG).await.is_empty(), "it was put off for an hour");
 }
 
