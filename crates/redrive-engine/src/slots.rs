@@ -71,6 +71,11 @@ impl Slots {
         drop(self.queue.try_send(task));
     }
 
+    /// How many calls wait for a slot.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// The next outcome, as soon as there is one.
     pub(crate) async fn finished(&mut self) -> Option<Outcome> {
         self.outcomes.recv().await

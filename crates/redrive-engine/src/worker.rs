@@ -10,6 +10,7 @@
 
 mod admission;
 mod heartbeat;
+mod prefetch;
 mod stop;
 
 use std::collections::HashMap;
@@ -36,6 +37,7 @@ use crate::trial::{CrashIsolation, Seat, Sorting, Suspicion};
 use crate::witness::{About, Witness};
 
 use heartbeat::{Beat, Heartbeat};
+use prefetch::Prefetch;
 
 /// How long to wait before a store that failed is asked again.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -70,6 +72,9 @@ pub(crate) struct Worker {
     /// What has been judged and is to be settled with the next turn.
     judged: Vec<(Lease, Settlement)>,
     agenda: Agenda,
+    /// How much the handlers can begin with at once.
+    at_once: usize,
+    prefetch: Prefetch,
     /// How long to wait before the store is asked again; zero while it answers.
     pause: Duration,
 }
@@ -91,6 +96,9 @@ impl Worker {
         let leases = HeldLeases::new();
         let slots = Slots::new(pipeline.pace.concurrency, pipeline.pace.handler_timeout, leases.clone());
         let agenda = Agenda::new(pipeline.pace.poll_interval);
+        let prefetch = Prefetch::new(pipeline.pace.batch_size as usize);
+        let batches = routes.iter().map(|route| route.handler().max_batch()).max().unwrap_or(1);
+        let at_once = pipeline.pace.concurrency.saturating_mul(batches);
         let witness = Witness::new(Arc::clone(&pipeline));
         let heartbeat = Heartbeat::start(Arc::clone(&pipeline), leases.clone());
         Self {
@@ -111,6 +119,8 @@ impl Worker {
             sorting: None,
             judged: Vec::new(),
             agenda,
+            at_once,
+            prefetch,
             pause: Duration::ZERO,
         }
     }
@@ -148,8 +158,10 @@ impl Worker {
         }
     }
 
+    /// How much more may be claimed: what handlers can begin with, and a little that waits for them.
     fn room(&self) -> u32 {
-        let capacity = (self.pipeline.pace.batch_size as usize).max(self.pipeline.pace.concurrency);
+        let most = (self.pipeline.pace.batch_size as usize).max(self.pipeline.pace.concurrency);
+        let capacity = self.at_once.saturating_add(self.prefetch.size()).min(most);
         u32::try_from(capacity.saturating_sub(self.hand.len())).unwrap_or(u32::MAX)
     }
 
@@ -245,15 +257,18 @@ impl Worker {
     /// Settles what is judged and claims anew.
     async fn turn(&mut self) {
         let (asked, asked_at) = (Instant::now(), self.leases.now());
-        let terms = self.pipeline.aftermath.terms(asked, self.pipeline.pace.lease);
+        self.prefetch.begin(asked, self.judged.len(), self.slots.waiting());
+        let terms = self.pipeline.aftermath.terms_of_worker(asked, self.pipeline.pace.lease);
         let claim = self.claim(terms);
         let settling = leases::keys(&self.judged);
         let turn = self.pipeline.store.turn(&mut self.judged, claim.as_ref());
         match timeout(GIVE_UP, turn).await {
             Ok(Ok(turn)) => {
                 self.store_answers(asked);
+                self.prefetch.end(asked, Instant::now());
                 self.leases.released(&settling);
                 self.leases.claimed(&turn.claimed, asked_at, self.pipeline.pace.lease);
+                self.report_ignored(&settling, &turn.lost).await;
                 self.take(turn, claim.map(|claim| (claim, terms)));
             }
             // It answers, and will not take something: that is no outage.
