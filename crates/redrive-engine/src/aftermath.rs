@@ -7,6 +7,10 @@
 //! - *excuse*: what is taken over then is handled at once, and no attempt is counted, until one look
 //!   has found everything that was left behind.
 //!
+//! Another process may have seen nothing of the outage: it was started after it, or had nothing to ask for meanwhile.
+//! So whoever has not heard from the store for half a lease waits for a third of one before taking anything over:
+//! holders that live extend their leases as often as that.
+//!
 //! An outage too short for leases to run out needs no patience: a store that stumbles now and then must not
 //! keep the work of dead workers waiting. Shared by everybody in this process who works on a pipeline,
 //! as one may find what another left. Pure: the time comes in as an argument.
@@ -22,12 +26,23 @@ pub(crate) struct Aftermath(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
+    /// When the store last answered.
+    heard_at: Option<Instant>,
     /// When the first call was begun that has failed, as long as none has succeeded since.
     failing_since: Option<Instant>,
     /// Until when nothing is taken over.
     patient_until: Option<Instant>,
+    /// Until when workers take nothing over, because an outage may have passed unseen.
+    strange_until: Option<Instant>,
     /// From when on a look finds everything that was left behind.
     left_behind_until: Option<Instant>,
+}
+
+impl State {
+    /// Whether an outage may have passed unseen.
+    fn is_stranger(&self, now: Instant, lease: Duration) -> bool {
+        self.heard_at.is_none_or(|heard| is_long(now.saturating_duration_since(heard), lease))
+    }
 }
 
 /// The terms of one claim.
@@ -52,6 +67,14 @@ impl Aftermath {
         }
     }
 
+    /// The same for a worker of this process, who asks again when it is told to wait.
+    pub(crate) fn terms_of_worker(&self, now: Instant, lease: Duration) -> Terms {
+        let terms = self.terms(now, lease);
+        let state = self.state();
+        let waits = state.is_stranger(now, lease) || state.strange_until.is_some_and(|until| now < until);
+        Terms { take_over: if waits { TakeOver::Never } else { terms.take_over }, ..terms }
+    }
+
     /// A call that was begun at `asked` has failed; what it claimed, if anything, is not known.
     pub(crate) fn failed(&self, asked: Instant, now: Instant, lease: Duration) {
         let mut state = self.state();
@@ -67,6 +90,17 @@ impl Aftermath {
             state.patient_until = Some(now + lease);
             state.left_behind_until = Some(now + lease);
         }
+        if state.is_stranger(asked, lease) {
+            state.strange_until = Some(now + lease / 3);
+        }
+        state.heard_at = state.heard_at.max(Some(now));
+    }
+
+    /// How long a worker takes nothing over from now on.
+    pub(crate) fn patience(&self, now: Instant) -> Duration {
+        let state = self.state();
+        let until = state.patient_until.max(state.strange_until);
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 
     /// Whether work that is taken over on these terms may have been left behind by the store's outage.
@@ -159,5 +193,25 @@ mod tests {
         aftermath.found_all(late);
         assert!(aftermath.excuses(beside), "what was asked for meanwhile is excused, too");
         assert!(!aftermath.excuses(aftermath.terms(back + LEASE, LEASE)));
+    }
+
+    /// It took over at once what others had been kept from extending, and counted an attempt for each.
+    #[test]
+    fn a_worker_that_may_have_missed_an_outage_gives_holders_a_third_of_a_lease() {
+        let (aftermath, started) = (Aftermath::default(), Instant::now());
+        let take_over = |at| aftermath.terms_of_worker(at, LEASE).take_over;
+        assert_eq!(take_over(started), TakeOver::Never, "it was started just now");
+        aftermath.answered(started, started, LEASE);
+        assert_eq!(take_over(started + MOMENT), TakeOver::Never);
+        assert_eq!(aftermath.patience(started), LEASE / 3);
+        assert_eq!(take_over(started + LEASE / 3), TakeOver::Expired);
+        aftermath.answered(started + LEASE / 3, started + LEASE / 3, LEASE);
+        assert_eq!(take_over(started + LEASE / 2), TakeOver::Expired);
+        assert_eq!(take_over(started + LEASE), TakeOver::Never, "it has asked for nothing for long");
+        assert_eq!(
+            aftermath.terms(started + LEASE, LEASE).take_over,
+            TakeOver::Expired,
+            "workers elsewhere do not ask again"
+        );
     }
 }

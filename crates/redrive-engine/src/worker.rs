@@ -21,7 +21,7 @@ use redrive_core::event::{Event, WorkId};
 use redrive_core::failure::Failure;
 use redrive_core::lease::{Lease, Settlement};
 use redrive_core::trouble::{Reason, Trouble};
-use redrive_store::{Claim, Turn};
+use redrive_store::{Claim, TakeOver, Turn};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -302,6 +302,9 @@ impl Worker {
         if let Some((claim, terms)) = asked_for {
             let full = turn.claimed.len() >= claim.limit as usize;
             self.agenda.looked(full);
+            if claim.take_over == TakeOver::Never {
+                self.agenda.look_after(self.pipeline.aftermath.patience(Instant::now()));
+            }
             self.begin(turn.claimed, terms);
             if !full {
                 self.pipeline.aftermath.found_all(terms);
