@@ -45,6 +45,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// When an answer of the store is given up: a server that vanished without a word never sends one.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
+/// What is said of a settlement that came to nothing without an error.
+const IGNORED: &str =
+    "a trigger or rule of the table drops the change without an error: remove it, or let it raise one";
+
 /// One worker of a pipeline.
 pub(crate) struct Worker {
     pipeline: Arc<Pipeline>,
@@ -418,6 +422,19 @@ impl Worker {
 }
 
 impl Worker {
+    /// A settlement that changed nothing although its lease is still held was dropped by a trigger or rule, without an
+    /// error: no other worker took it over.
+    async fn report_ignored(&mut self, settling: &[(WorkId, i64)], lost: &[WorkId]) {
+        for (work, fence) in settling.iter().filter(|(work, _)| lost.contains(work)) {
+            let lease = || Lease::new(*work, *fence, jiff::Timestamp::MAX);
+            if let Ok(Ok(Some(_))) = timeout(GIVE_UP, self.pipeline.store.recall(&lease())).await {
+                self.witness.forget(*work);
+                let ignored = Settlement::Release { after: Duration::ZERO };
+                self.set_aside(&mut vec![(lease(), ignored)], IGNORED).await;
+            }
+        }
+    }
+
     /// The table will not hold how this ended: a constraint, a trigger, a column that is too short. Without more ado
     /// its lease would run out and it would be handled again, for ever. It is handed back uncounted instead, for
     /// longer each time, and everybody is told.

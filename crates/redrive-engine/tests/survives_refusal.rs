@@ -18,6 +18,7 @@ use redrive_core::failure::Failure;
 use redrive_core::handler::Handler;
 use redrive_core::lease::{Lease, Settlement, Work};
 use redrive_core::policy::Policy;
+use redrive_core::trouble::Reason;
 use redrive_engine::{Engine, Pace, Pipeline, Remote, Reported, Route, Routes, WatchOptions};
 use redrive_store::{Claim, Dialect, Error, Outbox, Turn, WorkStore};
 use redrive_testkit::{PATIENCE, TestDatabase, sqlite};
@@ -122,6 +123,37 @@ async fn a_settlement_that_is_refused_keeps_nobody_else_waiting() {
     let settled = || async { store.backlog().await.unwrap() == 1 };
     eventually(PATIENCE, "all but the refused one are settled", settled).await;
     engine.stop().await;
+}
+
+/// It was reported as a lost lease, as if another worker had it, and `/ready` said that all was well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_trigger_that_drops_settlements_in_silence_is_reported_as_a_refusal_of_the_table() {
+    let drops_on_sqlite = "CREATE TRIGGER silent BEFORE UPDATE ON outbox_event WHEN NEW.processed \
+                           BEGIN SELECT RAISE(IGNORE); END";
+    let drops_on_postgres = "CREATE FUNCTION silent() RETURNS trigger LANGUAGE plpgsql AS \
+                             $$BEGIN IF NEW.processed THEN RETURN NULL; END IF; RETURN NEW; END$$; \
+                             CREATE TRIGGER silent BEFORE UPDATE ON outbox_event \
+                             FOR EACH ROW EXECUTE FUNCTION silent()";
+    let postgres = redrive_testkit::postgres(file!()).await.map(|database| (database, drops_on_postgres));
+    for (database, drops) in postgres.into_iter().chain([(sqlite(), drops_on_sqlite)]) {
+        let (store, _) = Faulty::over(&database, 3).await;
+        redrive_testkit::Client::connect(&database).await.run(drops).await;
+        let routes = HashMap::from([("OrderCreated".to_owned(), Route::new("fine", Arc::new(Fine)))]);
+        let pipeline = pipeline(&Arc::new(store), Duration::from_secs(60)).handled_by(Routes::ByType(routes));
+        let pipeline = Arc::new(pipeline);
+        let engine = Engine::new();
+        engine.start(&pipeline, WatchOptions::default());
+        let reported = || async {
+            let trouble = pipeline.health.get().err();
+            trouble.is_some_and(|trouble| {
+                trouble.reason == Reason::TableRefused
+                    && trouble.detail.contains("3 of its rows")
+                    && trouble.detail.contains("trigger")
+            })
+        };
+        eventually(PATIENCE, "all three are reported", reported).await;
+        engine.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
