@@ -83,6 +83,20 @@ async fn block(database: &TestDatabase) -> Client {
     client
 }
 
+/// Waits until another connection waits for those rows.
+async fn wait_until_somebody_waits(database: &TestDatabase, client: &mut Client) {
+    let waiting = match database.backend {
+        Backend::Postgres => {
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        }
+        _ => {
+            "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND command <> 'Sleep' \
+             AND id <> CONNECTION_ID() AND info LIKE '%outbox_event%'"
+        }
+    };
+    testkit::eventually(testkit::PATIENCE, "somebody waits", async || client.number(waiting).await > 0).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_dies_in_the_middle_of_a_turn_leaves_the_settlements_to_be_tried_again() {
     for database in testkit::servers(file!()).await {
@@ -92,8 +106,7 @@ async fn a_server_that_dies_in_the_middle_of_a_turn_leaves_the_settlements_to_be
         let blocker = block(&database).await;
         let mut client = Client::connect(&database).await;
         let (turn, ()) = tokio::join!(outbox.turn(&mut settled, None), async {
-            // Long enough for it to be waiting, also on a busy machine.
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            wait_until_somebody_waits(&database, &mut client).await;
             kill_connections(&database, &mut client).await;
         });
         let error = turn.unwrap_err();
