@@ -9,6 +9,10 @@ use redrive_core::failure::{Class, Code, Failure};
 
 use crate::error_name::name;
 
+/// Which partition a key belongs to, as Java's client decides it: records of one key stay together, whoever writes them.
+/// A property of the same name overrides it.
+pub const PARTITIONER: (&str, &str) = ("partitioner", "murmur2_random");
+
 /// Where Kafka is, and how to log in.
 #[derive(Clone)]
 pub struct Cluster {
@@ -55,6 +59,9 @@ impl Cluster {
     /// A producer that waits for all in-sync replicas and neither doubles nor reorders.
     pub(crate) fn producer(&self, timeout: Duration) -> ClientConfig {
         let mut config = self.client();
+        if config.get(PARTITIONER.0).is_none() {
+            config.set(PARTITIONER.0, PARTITIONER.1);
+        }
         config
             .set("acks", "all")
             .set("enable.idempotence", "true")

@@ -47,7 +47,7 @@ pub mod topics;
 
 pub use redrive_core::column;
 
-pub use client::{Cluster, failure};
+pub use client::{Cluster, PARTITIONER, failure};
 pub use health::Health;
 pub use lane::BatchOptions;
 pub use observer::{NewLetterNotice, Observer, Silent};

@@ -316,6 +316,26 @@ mod tests {
         publishes(&publisher).await;
     }
 
+    /// librdkafka's own default sends keys elsewhere than Java's client does: a redriven record without a partition of
+    /// its own was in another one than its neighbours.
+    #[tokio::test]
+    async fn keys_go_to_the_partitions_that_javas_client_chooses() {
+        let broker: MockCluster<'_, DefaultProducerContext> = MockCluster::new(1).unwrap();
+        broker.create_topic("logs", 100, 1).unwrap();
+        let mut cluster = Cluster::at(&broker.bootstrap_servers());
+        let partition = async |cluster: &Cluster, key: &str| {
+            let producer: FutureProducer = cluster.producer(redrive_testkit::PATIENCE).create().unwrap();
+            let record = FutureRecord::to("logs").key(key).payload("{}");
+            producer.send(record, redrive_testkit::PATIENCE).await.unwrap().partition
+        };
+        // The hashes are those of the tests of Kafka's own client.
+        for (key, hash) in [("21", -973_932_308_i32), ("foobar", -790_332_482), ("abc", 479_470_107)] {
+            assert_eq!(partition(&cluster, key).await, (hash & 0x7fff_ffff) % 100, "{key}");
+        }
+        cluster.properties.push(("partitioner".to_owned(), "fnv1a".to_owned()));
+        assert_ne!(partition(&cluster, "abc").await, 479_470_107 % 100, "a property overrides it");
+    }
+
     /// A producer that had lost its brokers was asked itself whether Kafka answers: so it seemed to be away, the
     /// producer stayed, and letters stayed on disk for ever.
     #[tokio::test]

@@ -29,6 +29,7 @@ use tokio::time::{Instant, sleep};
 use super::envelope::Envelope;
 use super::secret::Secret;
 use super::setup::SetupError;
+use redrive_kafka::PARTITIONER;
 use redrive_kafka::error_name::name;
 
 /// The most events that are handed over in one call.
@@ -194,7 +195,7 @@ fn producer(options: &KafkaOptions) -> Result<FutureProducer, KafkaError> {
     // librdkafka takes 0 for "for ever", and a whole number of milliseconds.
     let timeout = options.timeout.as_millis().clamp(1, i32::MAX as u128);
     let mut config = ClientConfig::new();
-    config.set("client.id", "redrive");
+    config.set("client.id", "redrive").set(PARTITIONER.0, PARTITIONER.1);
     for (name, value) in &options.properties {
         config.set(name, value.expose());
     }
@@ -260,6 +261,27 @@ mod tests {
         assert_eq!(in_use(), was, "an answer speaks for the producer");
         handler.replace_stuck(&[Err(late)]).await;
         assert_ne!(in_use(), was);
+    }
+
+    /// librdkafka's own default sends keys elsewhere than Java's client does, so events of one aggregate were in two
+    /// partitions, and out of order.
+    #[tokio::test]
+    async fn keys_go_to_the_partitions_that_javas_client_chooses() {
+        let broker: MockCluster<'_, DefaultProducerContext> = MockCluster::new(1).unwrap();
+        broker.create_topic("payments", 100, 1).unwrap();
+        let options = KafkaOptions {
+            brokers: broker.bootstrap_servers(),
+            topic: "payments".into(),
+            timeout: Duration::from_secs(120),
+            properties: Vec::new(),
+        };
+        let producer = producer(&options).unwrap();
+        // The hashes are those of the tests of Kafka's own client.
+        for (key, hash) in [("21", -973_932_308_i32), ("foobar", -790_332_482), ("abc", 479_470_107)] {
+            let record = FutureRecord::to("payments").key(key).payload("{}");
+            let delivery = producer.send(record, options.timeout).await.unwrap();
+            assert_eq!(delivery.partition, (hash & 0x7fff_ffff) % 100, "{key}");
+        }
     }
 
     #[test]

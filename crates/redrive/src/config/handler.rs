@@ -93,7 +93,7 @@ impl KafkaHandler {
         let topic = section.required("topic", "The topic.");
         let properties = section.table(
             "properties",
-            "Further settings of librdkafka, but for those that our guarantees rest on.",
+            "Further settings of librdkafka, but for those that our guarantees rest on. Keys go to partitions as with Java's client (`partitioner`, `murmur2_random`).",
             read_properties,
         );
         Some(Self { brokers: brokers?, topic: topic?, properties })

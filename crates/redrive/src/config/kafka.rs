@@ -226,7 +226,7 @@ impl KafkaConfig {
         });
         let properties = section.table(
             "properties",
-            "Further settings of librdkafka, but for those that our guarantees rest on.",
+            "Further settings of librdkafka, but for those that our guarantees rest on. Keys go to partitions as with Java's client (`partitioner`, `murmur2_random`).",
             read_properties,
         );
         let alert_threshold = section.derived(
