@@ -15,6 +15,9 @@ use crate::error::OtherServer;
 pub(crate) const SILENCE: Duration = Duration::from_millis(1_500);
 /// How long the other kind may take to answer.
 const ANSWER: Duration = Duration::from_secs(1);
+/// Within which a person who mixed up two servers is told so.
+const NOTICED: Duration = Duration::from_secs(3);
+const _: () = assert!(SILENCE.as_millis() + ANSWER.as_millis() < NOTICED.as_millis());
 
 /// What a Postgres client may say before anything else: shall we use TLS?
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
