@@ -150,6 +150,12 @@ impl Error {
         matches!(self, Self::Rejected { dialect, source } if code(*dialect, &source.0) == Some(Code::MySql(1062)))
     }
 
+    /// Whether MySQL refused a statement for want of a right.
+    pub(crate) fn is_denied_in_mysql(&self) -> bool {
+        matches!(self, Self::Rejected { dialect, source }
+            if matches!(code(*dialect, &source.0), Some(Code::MySql(1142 | 1143))))
+    }
+
     pub(crate) fn from_driver(dialect: Dialect, source: sqlx::Error) -> Self {
         // A statement that lacks a right is no outage: somebody must grant it.
         let is_denied = matches!(code(dialect, &source), Some(Code::MySql(1142 | 1143)));

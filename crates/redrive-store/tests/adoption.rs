@@ -948,6 +948,13 @@ async fn a_missing_right_to_delete_is_no_outage_of_mysql() {
     client.run(&format!("REVOKE DELETE ON outbox_event FROM {user}@'127.0.0.1'")).await;
     let limited = redrive_store::Database::connect(&as_user(&database, &user)).await.unwrap();
     let outbox = Outbox::new(limited, OutboxOptions::new("orders")).unwrap();
+    let problems = outbox.plan().await.unwrap().problems;
+    assert!(
+        problems.len() == 1
+            && problems[0].contains("lacks DELETE on")
+            && problems[0].contains("GRANT DELETE"),
+        "{problems:?}"
+    );
     outbox.append(vec![event("a")]).await.unwrap();
     let mut settlements = dead(vec![take_one(&outbox).await], &timeout());
     let refused = outbox.turn(&mut settlements, None).await.unwrap_err();
