@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use metrics::counter;
 use redrive_core::event::WorkId;
 use redrive_core::trouble::{Reason, Trouble};
+use redrive_store::Error;
 use tokio::time::Instant;
 
 /// After how long a settlement that the table refused is tried again: at first, and at most.
@@ -13,8 +15,10 @@ const FIRST_DELAY: Duration = Duration::from_secs(60);
 const LONGEST_DELAY: Duration = Duration::from_secs(60 * 60);
 /// The most refused settlements that are remembered one by one.
 const MOST: usize = 10_000;
-/// How long a refused redrive is reported when nobody tries another one.
-const REDRIVE_REPORTED: Duration = Duration::from_secs(10 * 60);
+/// How long a refused redrive or append is reported when nobody tries another one.
+const REPORTED: Duration = Duration::from_secs(10 * 60);
+/// So many requests whose data the table refuses, and none that it takes between them, are not the senders' mistakes.
+const REFUSED_IN_A_ROW: u32 = 5;
 
 /// Whether a pipeline works, and if not, why: what its store said, or which part of it ended in a defect.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +35,10 @@ struct State {
     refusal: String,
     /// The last redrive, if the table refused it.
     redrive: Option<(Instant, Trouble)>,
+    /// The last request to put work in, if the table refused it.
+    append: Option<(Instant, Trouble)>,
+    /// How many of them were refused since the last that was taken.
+    refused_appends: u32,
 }
 
 /// Work whose settlement was refused.
@@ -56,20 +64,45 @@ impl Health {
     /// What is wrong with it.
     pub fn get(&self) -> Result<(), Trouble> {
         let state = self.state();
-        let refused_redrive = || {
-            let (at, trouble) = state.redrive.as_ref()?;
-            (at.elapsed() < REDRIVE_REPORTED).then_some(trouble)
+        let recent = |refused: &Option<(Instant, Trouble)>| {
+            refused.clone().filter(|(at, _)| at.elapsed() < REPORTED).map(|(_, trouble)| trouble)
         };
+        let refused_request = || recent(&state.redrive).or_else(|| recent(&state.append));
         match state.defect.as_ref().or(state.trouble.as_ref()) {
             Some(why) => Err(why.clone()),
             None if state.refused_now() > 0 => Err(state.refused_settlements()),
-            None => refused_redrive().map_or(Ok(()), |trouble| Err(trouble.clone())),
+            None => refused_request().map_or(Ok(()), Err),
         }
     }
 
     /// How the last redrive went: what its table refused is reported until one goes through, or for ten minutes.
     pub(crate) fn redriven(&self, redriven: Result<(), Trouble>) {
         self.state().redrive = redriven.err().map(|trouble| (Instant::now(), trouble));
+    }
+
+    /// How a request to put work in went. One sender's mistake is nobody else's trouble: what the table refuses is
+    /// reported when it is not about the data of the request, or when it goes on.
+    pub fn put_in<T>(&self, pipeline: &str, result: &Result<T, Error>) {
+        match result {
+            Ok(_) => {
+                let mut state = self.state();
+                (state.append, state.refused_appends) = (None, 0);
+            }
+            Err(error @ (Error::Rejected { .. } | Error::Unsuitable { .. })) => {
+                counter!("redrive_appends_refused_total", "pipeline" => pipeline.to_owned()).increment(1);
+                self.append_refused(&error.trouble(), error.is_about_the_data());
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn append_refused(&self, why: &Trouble, is_about_the_data: bool) {
+        let mut state = self.state();
+        state.refused_appends = state.refused_appends.saturating_add(1);
+        if !is_about_the_data || state.refused_appends >= REFUSED_IN_A_ROW {
+            let detail = format!("the table refuses what is put in: {}", why.detail);
+            state.append = Some((Instant::now(), Trouble::new(why.reason, detail)));
+        }
     }
 
     /// The table refused a settlement for good: it is set aside, for longer each time.
@@ -172,8 +205,28 @@ mod tests {
         health.redriven(Ok(()));
         assert_eq!(health.get(), Ok(()));
         health.redriven(Err(refused));
-        tokio::time::advance(REDRIVE_REPORTED).await;
+        tokio::time::advance(REPORTED).await;
         assert_eq!(health.get(), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refused_appends_are_reported_when_they_are_not_one_senders_mistake() {
+        let health = Health::default();
+        let check = Trouble::new(Reason::TableRefused, "check");
+        let refuse = |is_about_the_data| health.append_refused(&check, is_about_the_data);
+        let accept = || health.put_in("orders", &Ok(()));
+        (1..REFUSED_IN_A_ROW).for_each(|_| refuse(true));
+        accept();
+        (1..REFUSED_IN_A_ROW).for_each(|_| refuse(true));
+        assert_eq!(health.get(), Ok(()), "others are taken between them");
+        refuse(true);
+        assert!(health.get().is_err_and(|why| why.detail.ends_with("put in: check")));
+        accept();
+        assert_eq!(health.get(), Ok(()));
+        refuse(false);
+        assert!(health.get().is_err(), "no data at all would be taken");
+        tokio::time::advance(REPORTED).await;
+        assert_eq!(health.get(), Ok(()), "nobody tries any more");
     }
 
     /// It was reported for ever by the process that was refused, when another one settled it.

@@ -84,6 +84,14 @@ fn describe() {
         "redrive_claims_paused_milliseconds_total",
         "How long claims of a pipeline waited while an event that may kill the process was tried alone."
     );
+    describe_counter!(
+        "redrive_settlements_refused_total",
+        "Settlements that the table refused: the event is set aside and settled later."
+    );
+    describe_counter!(
+        "redrive_appends_refused_total",
+        "Requests to put work in that the table refused, for their data or for good."
+    );
     describe_gauge!("redrive_kafka_lag", "Records of a topic that are not consumed yet.");
     describe_gauge!(
         "redrive_kafka_spooled",

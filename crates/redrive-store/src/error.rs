@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use redrive_core::classify;
+use redrive_core::classify::blame::blames_record;
 use redrive_core::dead_letter::Unavailable;
 use redrive_core::event::Refused;
 use redrive_core::failure::{Class, Code, Failure};
@@ -34,7 +35,7 @@ pub enum Error {
         /// What the driver said.
         source: DriverError,
     },
-    /// The store refused the statement; the same statement will be refused again.
+    /// The store refused the statement, or what it would write; the same statement will be refused again.
     #[error("the {dialect} store refused a statement: {source}")]
     Rejected {
         /// Which kind of store.
@@ -141,6 +142,18 @@ impl Error {
         match code(*dialect, &source.0) {
             Some(Code::SqlState(state)) => state == "40001" || state == "40P01",
             Some(Code::MySql(number)) => number == 1213 || number == 1020,
+            _ => false,
+        }
+    }
+
+    /// Whether a constraint, a trigger or the type of a column refused what was written, and another row may be taken.
+    #[must_use]
+    pub fn is_about_the_data(&self) -> bool {
+        match self {
+            Self::Refused { .. } => true,
+            Self::Rejected { dialect, source } => {
+                code(*dialect, &source.0).is_some_and(|code| blames_record(&code))
+            }
             _ => false,
         }
     }

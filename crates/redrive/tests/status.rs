@@ -106,6 +106,42 @@ fn the_backlog_is_counted_every_few_seconds_and_has_its_time() {
     }
 }
 
+/// It was answered with 500 and "the log says why", and readiness never knew.
+#[test]
+fn an_append_that_a_constraint_refuses_is_answered_with_the_reason_and_shows_when_it_goes_on() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for database in runtime.block_on(redrive_testkit::backends(file!())) {
+        let folder = folder_with(&outbox(&database));
+        let server = Server::ready(folder.path());
+        let run = |sql: &str| runtime.block_on(async { Client::connect(&database).await.run(sql).await });
+        run(match database.backend {
+            Backend::Sqlite => {
+                "CREATE TRIGGER typed BEFORE INSERT ON outbox_event WHEN NEW.event_type = 'B' \
+                 BEGIN SELECT RAISE(ABORT, 'typed: B is unknown'); END"
+            }
+            _ => "ALTER TABLE outbox_event ADD CONSTRAINT typed CHECK (event_type <> 'B')",
+        });
+        let append = |event_type: &str| {
+            let event = serde_json::json!({"event_type": event_type, "payload": "{}"});
+            server.post("/api/v1/outbox/orders/events", &event)
+        };
+        let (status, problem) = append("B");
+        assert_eq!(status, 422, "{:?}: {problem}", database.backend);
+        assert!(problem["detail"].as_str().is_some_and(|said| said.contains("typed")), "{problem}");
+        server.wait_metric("redrive_appends_refused_total{pipeline=\"orders\"} 1");
+        assert_eq!(append("A").0, 201);
+        assert_eq!(component(&server.wait_ready(200))["reason"], Value::Null, "one sender's mistake");
+        for _ in 0..5 {
+            assert_eq!(append("B").0, 422);
+        }
+        let refused = component(&server.wait_ready(503));
+        assert_eq!(refused["reason"], "table-refused", "{refused}");
+        assert!(refused["detail"].as_str().is_some_and(|said| said.contains("typed")), "{refused}");
+        assert_eq!(append("A").0, 201);
+        server.wait_ready(200);
+    }
+}
+
 /// The right grants were nowhere to be found.
 #[test]
 fn the_grants_of_a_role_are_printed() {

@@ -82,6 +82,7 @@ pub(super) async fn enqueue(
         Some(key) => door.store.enqueue_once(&jobs, &redrive_store::RequestKey { operator, key }).await,
         None => door.store.enqueue(jobs).await.map(|answer| Answered { answer, is_repeated: false }),
     };
+    door.pipeline.health.put_in(&name, &enqueued);
     let Answered { answer: enqueued, is_repeated } = enqueued.map_err(|error| trouble(&name, &error))?;
     let added = enqueued.iter().filter(|outcome| matches!(outcome, Enqueued::Added(_))).count();
     if added > 0 && !is_repeated {

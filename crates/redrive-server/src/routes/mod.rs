@@ -111,7 +111,7 @@
 //! | 409 | the lease has run out (also when nobody has claimed the job since) or is lost, the letter is not waiting, the operation is over: somebody was faster. Nothing was changed |
 //! | 413 | the body is over `server.max-body` |
 //! | 415 | the body is not declared as `application/json` (or as lines, or is packed otherwise, for ingest) |
-//! | 422 | a value cannot be accepted; `item` (from 0) and `field` say which. Nothing was stored |
+//! | 422 | a value cannot be accepted, by redrive or by the table; `item` (from 0) and `field` say which. Nothing was stored |
 //! | 503 | the store does not answer, or there is no room; `Retry-After` says when to try again |
 
 mod act;

@@ -61,6 +61,7 @@ pub(super) async fn append(
         Some(key) => door.store.append_once(&events, &redrive_store::RequestKey { operator, key }).await,
         None => door.store.append(events).await.map(|answer| Answered { answer, is_repeated: false }),
     };
+    door.pipeline.health.put_in(&name, &appended);
     let Answered { answer: ids, is_repeated } = appended.map_err(|error| trouble(&name, &error))?;
     if !ids.is_empty() && !is_repeated {
         door.accepted.count(types.iter().map(String::as_str));

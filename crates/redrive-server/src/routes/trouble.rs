@@ -33,6 +33,13 @@ pub(super) fn trouble(pipeline: &str, error: &Error) -> Problem {
                 error.reason()
             ))
         }
+        Error::Rejected { .. } if error.is_about_the_data() => {
+            tracing::warn!(pipeline, %error, "a request failed: the table refused its data");
+            Problem::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                format!("The table of `{pipeline}` refuses it: {error}. Nothing was stored."),
+            )
+        }
         Error::Rejected { .. } | Error::Setting(_) | Error::Unsuitable { .. } => {
             tracing::error!(pipeline, %error, "a request failed: the store refused it");
             let detail = format!("The store of `{pipeline}` refused it; the log of the server says why.");
