@@ -21,6 +21,8 @@ pub struct Plan {
     pub statements: Vec<String>,
     /// What keeps the tables from being used. While there is anything here, a migration changes nothing.
     pub problems: Vec<String>,
+    /// What redrive leaves alone in tables that it can use otherwise: rows that it cannot handle.
+    pub unserved: Vec<String>,
     /// The rights that a role needs that uses the tables and changes nothing about them.
     pub grants: Vec<Grant>,
 }
@@ -34,6 +36,7 @@ impl Plan {
         let new: Vec<String> = other.statements.into_iter().filter(is_new).collect();
         self.statements.extend(new);
         self.problems.extend(other.problems);
+        self.unserved.extend(other.unserved);
         self.grants.extend(
             other.grants.into_iter().filter(|grant| !self.grants.contains(grant)).collect::<Vec<_>>(),
         );
@@ -50,7 +53,7 @@ impl Plan {
     ) -> Result<Self, Error> {
         for table in tables {
             let Rights { grants, problems } = Rights::on(session, dialect, table, wanted).await?;
-            self = self.and(Self { statements: Vec::new(), problems, grants });
+            self = self.and(Self { problems, grants, ..Self::default() });
         }
         Ok(self)
     }
@@ -236,40 +239,116 @@ pub(crate) fn none_dropped(table: &str, inserted: u64, expected: u64) -> Result<
     Err(Error::Unsuitable { problems: vec![problem] })
 }
 
-/// What the database keeps under the name of a table for work, if that cannot be claimed and settled safely.
+/// What the database keeps under the name of a table, where that is not a table with transactions.
+pub(crate) enum Unusual {
+    /// A view, or a table elsewhere.
+    NoTable(String),
+    /// MySQL only: an engine without transactions and row locks.
+    Engine(String),
+}
+
+impl Unusual {
+    /// What is unusual about this table, if anything is.
+    pub(crate) async fn of_table(
+        session: &mut Session,
+        dialect: Dialect,
+        table: &str,
+    ) -> Result<Option<Self>, Error> {
+        let (schema, name) = split(table);
+        let (query, values) = match dialect {
+            Dialect::Sqlite => (
+                "SELECT type, 'none' FROM sqlite_master WHERE name = $1 AND type = 'view'",
+                vec![Value::Text(name)],
+            ),
+            Dialect::Postgres => (
+                "SELECT CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END, \
+                 'none' FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
+                 WHERE c.relname = $1 AND n.nspname = COALESCE($2, current_schema()) AND c.relkind IN ('v', 'm', 'f')",
+                vec![Value::Text(name), Value::OptText(schema)],
+            ),
+            Dialect::MySql => (
+                "SELECT LOWER(table_type), COALESCE(engine, 'none') FROM information_schema.tables \
+                 WHERE table_name = $1 AND table_schema = COALESCE($2, DATABASE()) \
+                 AND (table_type = 'VIEW' OR engine <> 'InnoDB')",
+                vec![Value::Text(name), Value::OptText(schema)],
+            ),
+        };
+        let rows = session.rows(&Statement::new(dialect, query), values).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(Some(match row.text(1)?.as_str() {
+            "none" => Self::NoTable(row.text(0)?),
+            engine => Self::Engine(engine.to_owned()),
+        }))
+    }
+
+    /// Why work in it cannot be claimed and settled safely.
+    pub(crate) fn problem(&self, dialect: Dialect, table: &str) -> String {
+        match self {
+            Self::NoTable(kind) => format!("{table} is a {kind}: name the table itself"),
+            Self::Engine(engine) => format!(
+                "{table} is kept by the engine {engine}, which has no transactions or row locks: ALTER TABLE {} ENGINE = \
+                 InnoDB;",
+                dialect.quote(table)
+            ),
+        }
+    }
+}
+
+/// What is wrong with a table for work beyond its columns.
 pub(crate) async fn unsafe_kind(
     session: &mut Session,
     dialect: Dialect,
     table: &str,
 ) -> Result<Option<String>, Error> {
-    let (schema, name) = split(table);
-    let (query, values) = match dialect {
-        Dialect::Sqlite => (
-            "SELECT type, 'none' FROM sqlite_master WHERE name = $1 AND type = 'view'",
-            vec![Value::Text(name)],
-        ),
-        Dialect::Postgres => (
-            "SELECT CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END, 'none' \
-             FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
-             WHERE c.relname = $1 AND n.nspname = COALESCE($2, current_schema()) AND c.relkind IN ('v', 'm', 'f')",
-            vec![Value::Text(name), Value::OptText(schema)],
-        ),
-        Dialect::MySql => (
-            "SELECT LOWER(table_type), COALESCE(engine, 'none') FROM information_schema.tables \
-             WHERE table_name = $1 AND table_schema = COALESCE($2, DATABASE()) \
-             AND (table_type = 'VIEW' OR engine <> 'InnoDB')",
-            vec![Value::Text(name), Value::OptText(schema)],
-        ),
-    };
-    let rows = session.rows(&Statement::new(dialect, query), values).await?;
-    let Some(row) = rows.first() else { return Ok(None) };
-    Ok(Some(match (row.text(0)?.as_str(), row.text(1)?.as_str()) {
-        (kind, "none") => format!("{table} is a {kind}: name the table itself"),
-        (_, engine) => format!(
-            "{table} is kept by the engine {engine}, which has no transactions or row locks: ALTER TABLE {} ENGINE = InnoDB;",
-            dialect.quote(table)
-        ),
+    Ok(Unusual::of_table(session, dialect, table).await?.map(|unusual| unusual.problem(dialect, table)))
+}
+
+/// What a claim adds to its condition where the table may have numbers that a row of redrive's cannot.
+pub(crate) fn representable(table: &Table, id: &str) -> &'static str {
+    if table.column(id).is_some_and(ColumnInfo::is_wide) { "AND e.{id} <= 9223372036854775807" } else { "" }
+}
+
+/// The rows that are not claimed because of that, if there are any.
+pub(crate) async fn unrepresentable(
+    session: &mut Session,
+    dialect: Dialect,
+    table: &Table,
+    id: &str,
+) -> Result<Option<String>, Error> {
+    if !table.column(id).is_some_and(ColumnInfo::is_wide) {
+        return Ok(None);
+    }
+    let (place, id) = (dialect.quote(&table.name), dialect.quote(id));
+    let query =
+        format!("SELECT COALESCE(CAST(MAX({id}) AS CHAR), '') FROM {place} WHERE {id} > 9223372036854775807");
+    let rows = session.rows(&Statement::new(dialect, &query), Vec::new()).await?;
+    let found = rows.first().map(|row| row.text(0)).transpose()?.filter(|found| !found.is_empty());
+    Ok(found.map(|found| {
+        format!(
+            "{} has rows that redrive leaves alone, because their numbers are beyond 2^63, the largest {found}: give them \
+             smaller ones: UPDATE {place} SET {id} = … WHERE {id} > 9223372036854775807;",
+            table.name
+        )
     }))
+}
+
+/// Nothing keeps the row of an event out that is saved again.
+pub(crate) fn no_key(dialect: Dialect, table: &Table, key: &ColumnInfo) -> String {
+    let (place, name) = (dialect.quote(&table.name), dialect.quote(&key.name));
+    let (_, plain) = split(&table.name);
+    let index = dialect.quote(&format!("{plain}_{}", key.name));
+    let create = format!("CREATE UNIQUE INDEX {index} ON {place} ({name});");
+    let advice = match dialect == Dialect::MySql && !is_indexable(key, key.max_chars) {
+        true => {
+            format!("{} {create}", alter(dialect, table, &format!("MODIFY {name} VARCHAR(255) NOT NULL")))
+        }
+        false => create,
+    };
+    format!(
+        "{} has no unique index over {} (or over it and other columns that are saved and NOT NULL), without which an \
+         event that is saved twice would be two rows: {advice}",
+        table.name, key.name
+    )
 }
 
 /// Columns that an INSERT of ours would have to name, and has no value for.

@@ -174,7 +174,7 @@ impl Table {
 }
 
 impl ColumnInfo {
-    fn is_named(&self, name: &str) -> bool {
+    pub(crate) fn is_named(&self, name: &str) -> bool {
         match self.dialect {
             Dialect::Postgres => self.name == name,
             Dialect::Sqlite | Dialect::MySql => self.name.eq_ignore_ascii_case(name),
@@ -184,6 +184,11 @@ impl ColumnInfo {
     /// An INSERT that leaves it out fails.
     pub(crate) const fn is_required(&self) -> bool {
         !self.is_nullable && !self.has_default && !self.is_generated
+    }
+
+    /// It holds numbers that a row of redrive's cannot: those of 2^63 and more.
+    pub(crate) fn is_wide(&self) -> bool {
+        self.kind == ColumnType::Unsigned && self.base == "bigint"
     }
 
     /// Its name.
@@ -272,17 +277,13 @@ pub(crate) fn split(table: &str) -> (Option<String>, String) {
 
 /// JSON of MariaDB is a LONGTEXT with a constraint.
 async fn mark_json(session: &mut dyn Executor, columns: &mut [ColumnInfo], table: &str) -> Result<(), Error> {
-    let ask = async |session: &mut dyn Executor, text: &str, values: Vec<Value>| {
-        session.rows(&Statement::new(Dialect::MySql, text), values).await
-    };
     // MySQL has JSON of its own, and does not say to which table a constraint belongs.
-    let version = ask(session, "SELECT VERSION() LIKE '%MariaDB%'", Vec::new()).await?;
-    if version.first().map(|row| row.int(0)).transpose()? != Some(1) {
+    if !is_mariadb(session).await? {
         return Ok(());
     }
     let (schema, name) = split(table);
-    let constraints = include_str!("../sql/mysql/catalog/json.sql");
-    for row in ask(session, constraints, vec![Value::Text(name), Value::OptText(schema)]).await? {
+    let constraints = Statement::new(Dialect::MySql, include_str!("../sql/mysql/catalog/json.sql"));
+    for row in session.rows(&constraints, vec![Value::Text(name), Value::OptText(schema)]).await? {
         let name = row.text(0)?;
         for column in columns.iter_mut().filter(|column| column.is_named(&name)) {
             (column.kind, column.declared) = (ColumnType::Json, "json".to_owned());
@@ -290,6 +291,13 @@ async fn mark_json(session: &mut dyn Executor, columns: &mut [ColumnInfo], table
         }
     }
     Ok(())
+}
+
+/// Whether a server of MySQL's protocol is MariaDB.
+pub(crate) async fn is_mariadb(session: &mut dyn Executor) -> Result<bool, Error> {
+    let version = Statement::new(Dialect::MySql, "SELECT VERSION() LIKE '%MariaDB%'");
+    let rows = session.rows(&version, Vec::new()).await?;
+    Ok(rows.first().map(|row| row.int(0)).transpose()? == Some(1))
 }
 
 /// SQLite gives the id of a deleted row to a new one, unless the table says AUTOINCREMENT.

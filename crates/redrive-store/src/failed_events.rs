@@ -14,6 +14,7 @@ use crate::act::{Act, Edit};
 use crate::adoption::{self, Bound, Plan, Role};
 use crate::batch::cut;
 use crate::catalog::Table;
+use crate::checks;
 use crate::columns::{Columns, EVERY_ONE};
 use crate::database::Database;
 use crate::dead_letters::{Actions, DeadLetters, Identity, dead_letter_queue};
@@ -243,7 +244,7 @@ impl FailedEvents {
         let table = Table::read(session, dialect, &self.options.table).await?;
         let names = self.names_for(&table);
         let files = [names.text(SCHEMA)];
-        let statements = schema::plan(session, dialect, &names, &files).await?;
+        let mut plan = schema::plan(session, dialect, &names, &files).await?;
         let (key, payload) = (self.options.key_column.as_str(), self.options.payload_column.as_str());
         let roles = [
             ("id", Role::Id),
@@ -256,12 +257,13 @@ impl FailedEvents {
             ("last_error", Role::Message),
             ("status", Role::Status(STATUSES)),
         ];
-        let mut problems = adoption::problems(dialect, &table, &names.fill(files[0]), &roles);
+        plan.problems.extend(adoption::problems(dialect, &table, &names.fill(files[0]), &roles));
         let known = COLUMNS.iter().map(|(name, _)| *name).chain([key, payload]).chain(ADDITIONS);
-        problems.extend(adoption::unfilled(dialect, &table, &known.collect::<Vec<_>>()));
-        problems.extend(adoption::sqlite_id(dialect, &table, "id"));
-        problems.extend(adoption::unsafe_kind(session, dialect, &self.options.table).await?);
-        let plan = Plan { statements, problems, ..Plan::default() };
+        plan.problems.extend(adoption::unfilled(dialect, &table, &known.collect::<Vec<_>>()));
+        plan.problems.extend(adoption::sqlite_id(dialect, &table, "id"));
+        plan.problems.extend(checks::problems(session, dialect, &table, "status", STATUSES).await?);
+        plan.problems.extend(adoption::unsafe_kind(session, dialect, &self.options.table).await?);
+        plan.unserved.extend(adoption::unrepresentable(session, dialect, &table, "id").await?);
         plan.with_rights(session, dialect, &schema::tables(&names, &files), &rights::ALL).await
     }
 
@@ -271,6 +273,7 @@ impl FailedEvents {
             .clone()
             .with_sql("message", &table.cut("last_error", "s.message"))
             .with_sql("operator", &table.cut("resolved_by", "given.operator"))
+            .with_sql("representable", adoption::representable(table, "id"))
     }
 
     /// The statements for the table as it is.

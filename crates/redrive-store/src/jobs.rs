@@ -16,6 +16,7 @@ use crate::adoption::{self, Bound, Plan, Role};
 use crate::batch::whole_micros;
 use crate::caller::Caller;
 use crate::catalog::{ColumnType, Table};
+use crate::checks;
 use crate::columns::{Columns, EVERY_ONE};
 use crate::database::Database;
 use crate::dead_letters::{Actions, DeadLetters, Identity, dead_letter_queue};
@@ -242,10 +243,11 @@ impl Jobs {
             files.extend([ORIGIN, schema::KEYS]);
         }
         files.extend(schema::notify(dialect));
-        let statements = schema::plan(session, dialect, &names, &files).await?;
-        let mut problems = self.problems(&names, &table);
-        problems.extend(adoption::unsafe_kind(session, dialect, &self.options.table).await?);
-        let plan = Plan { statements, problems, ..Plan::default() };
+        let mut plan = schema::plan(session, dialect, &names, &files).await?;
+        plan.problems.extend(self.problems(&names, &table));
+        plan.problems.extend(checks::problems(session, dialect, &table, "status", STATUSES).await?);
+        plan.problems.extend(adoption::unsafe_kind(session, dialect, &self.options.table).await?);
+        plan.unserved.extend(adoption::unrepresentable(session, dialect, &table, "job_id").await?);
         let plan = plan.with_rights(session, dialect, &schema::tables(&names, &files), &rights::ALL).await?;
         Ok(plan.and(self.requests.plan_in(session).await?))
     }
@@ -293,6 +295,7 @@ impl Jobs {
             .with_sql("operator", &table.cut("resolved_by", "given.operator"))
             .with_sql("as_status", &as_status)
             .with_sql("job_origin", origin)
+            .with_sql("representable", adoption::representable(table, "job_id"))
     }
 
     /// The statements for the table as it is.

@@ -245,13 +245,13 @@ impl Outbox {
             files.push(schema::KEYS);
         }
         files.extend(schema::notify(dialect));
-        let mut statements = schema::plan(session, dialect, &names, &files).await?;
-        statements.extend(tables.additions(&names));
-        let mut problems = tables.problems(&names, self.options.ordering);
+        let mut plan = schema::plan(session, dialect, &names, &files).await?;
+        plan.statements.extend(tables.additions(&names));
+        plan.problems.extend(tables.problems(&names, self.options.ordering));
         for table in [&self.options.table, &self.options.letters_table] {
-            problems.extend(adoption::unsafe_kind(session, dialect, table).await?);
+            plan.problems.extend(adoption::unsafe_kind(session, dialect, table).await?);
         }
-        let plan = Plan { statements, problems, ..Plan::default() };
+        plan.unserved.extend(adoption::unrepresentable(session, dialect, &tables.events, "id").await?);
         let plan = plan.with_rights(session, dialect, &schema::tables(&names, &files), &rights::ALL).await?;
         Ok(plan.and(self.requests.plan_in(session).await?))
     }
@@ -493,7 +493,8 @@ impl Tables {
             .with_sql("buried_message", &self.letters.cut("error_message", failed_message))
             .with_sql("operator", &self.letters.cut("resolved_by", "given.operator"))
             .with_sql("operator_2", &self.letters.cut("resolved_by", "$2"))
-            .with_sql("same_aggregate", &self.same_aggregate());
+            .with_sql("same_aggregate", &self.same_aggregate())
+            .with_sql("representable", adoption::representable(&self.events, "id"));
         for (column, buried, sent, letter_type) in SHARED {
             names = names
                 .with_sql(buried, &copied(&self.events, &self.letters, column))

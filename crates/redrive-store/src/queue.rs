@@ -85,6 +85,7 @@ impl Queue {
             .then(|| Floor::new(&names, shape.order));
         let condition = |before| floor.as_ref().map(|floor| floor.condition(before)).unwrap_or_default();
         let names = names.with_sql("claim_floor", &condition(4)).with_sql("turn_floor", &condition(24));
+        let names = names.with_sql("representable", "");
         let unsaid = names.clone().with_sql("returning", "");
         let names = names.with_sql("returning", "RETURNING {id}");
         let leases = names.clone().with_sql("batch", names.text(LEASES));

@@ -12,6 +12,7 @@ use crate::catalog::split;
 use crate::database::Database;
 use crate::dialect::Dialect;
 use crate::error::Error;
+use crate::indexes::{self, Index};
 use crate::rights;
 use crate::session::Session;
 use crate::statement::{Effort, Names, Statement};
@@ -54,17 +55,15 @@ pub(crate) async fn plan_own(
     files: &[&str],
 ) -> Result<Plan, Error> {
     let dialect = database.dialect();
-    let mut statements = plan(session, dialect, names, files).await?;
-    if let Some(schema) = database.own_schema().filter(|_| !statements.is_empty()) {
+    let mut plan = plan(session, dialect, names, files).await?;
+    if let Some(schema) = database.own_schema().filter(|_| !plan.statements.is_empty()) {
         let found =
             Statement::new(dialect, "SELECT 1 FROM information_schema.schemata WHERE schema_name = $1");
         if session.rows(&found, vec![Value::Text(schema.to_owned())]).await?.is_empty() {
-            statements.insert(0, format!("CREATE SCHEMA {}", dialect.quote(schema)));
+            plan.statements.insert(0, format!("CREATE SCHEMA {}", dialect.quote(schema)));
         }
     }
-    Plan { statements, ..Plan::default() }
-        .with_rights(session, dialect, &tables(names, files), &rights::ALL)
-        .await
+    plan.with_rights(session, dialect, &tables(names, files), &rights::ALL).await
 }
 
 /// The tables that these files make.
@@ -80,28 +79,32 @@ pub(crate) fn tables(names: &Names, files: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// The statements that make what does not exist yet.
+/// The statements that make what does not exist yet, and what is in their way: indexes that have the names of ours.
 pub(crate) async fn plan(
     session: &mut Session,
     dialect: Dialect,
     names: &Names,
     files: &[&str],
-) -> Result<Vec<String>, Error> {
-    let mut present = Present { dialect, names: HashMap::new(), made: BTreeSet::new() };
-    let mut planned = Vec::new();
+) -> Result<Plan, Error> {
+    let mut present =
+        Present { dialect, names: HashMap::new(), indexes: HashMap::new(), made: BTreeSet::new() };
+    let mut plan = Plan::default();
     for file in files {
         let statements = statements(&names.fill(file));
         for (at, statement) in statements.iter().enumerate() {
-            if present.has(session, &Addition::of(statement)).await? {
+            let addition = Addition::of(statement);
+            if present.has(session, &addition).await? {
+                plan.problems.extend(present.other_columns(&addition));
                 continue;
             }
-            planned.push(match Addition::of(statement) {
+            plan.problems.extend(present.name_taken(session, &addition).await?);
+            plan.statements.push(match addition {
                 Addition::Table { table } => with_columns(statement, &table, &statements[at..]),
                 _ => quote_index(dialect, statement),
             });
         }
     }
-    Ok(planned)
+    Ok(plan)
 }
 
 /// Runs the statements of a plan.
@@ -203,6 +206,8 @@ enum Addition {
     Index {
         table: String,
         index: String,
+        /// In order; nothing for an expression.
+        columns: Vec<String>,
     },
     Trigger {
         table: String,
@@ -225,7 +230,7 @@ impl Addition {
             }
             ["CREATE", "INDEX", index, "ON", table, ..]
             | ["CREATE", "UNIQUE", "INDEX", index, "ON", table, ..] => {
-                Self::Index { table: plain(table), index: plain(index) }
+                Self::Index { table: plain(table), index: plain(index), columns: indexed(statement) }
             }
             ["CREATE", "TRIGGER", trigger, "AFTER", "INSERT", "ON", table, ..] => {
                 Self::Trigger { table: plain(table), trigger: plain(trigger) }
@@ -240,6 +245,32 @@ impl Addition {
 
 fn plain(name: &str) -> String {
     name.replace(['"', '`'], "")
+}
+
+/// The columns of an index, as the statement that makes it lists them; nothing for an expression.
+fn indexed(statement: &str) -> Vec<String> {
+    let list = statement.split_once('(').map_or("", |(_, list)| list);
+    let (mut depth, mut columns) = (0_usize, vec![String::new()]);
+    for letter in list.chars() {
+        match letter {
+            ')' if depth == 0 => break,
+            ',' if depth == 0 => {
+                columns.push(String::new());
+                continue;
+            }
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        if let Some(column) = columns.last_mut() {
+            column.push(letter);
+        }
+    }
+    let name = |column: &String| match column.contains('(') {
+        true => String::new(),
+        false => plain(column.split_whitespace().next().unwrap_or_default()),
+    };
+    columns.iter().map(name).collect()
 }
 
 /// A missing table is made with every column that the rest of its file adds to it: one statement
@@ -263,6 +294,7 @@ fn with_columns(create: &str, of: &str, rest: &[String]) -> String {
 struct Present {
     dialect: Dialect,
     names: HashMap<(&'static str, String), BTreeSet<String>>,
+    indexes: HashMap<String, Vec<Index>>,
     /// The tables that the plan makes, with all of their columns.
     made: BTreeSet<String>,
 }
@@ -281,8 +313,12 @@ impl Present {
             Addition::Column { table, column } => {
                 Ok(self.of(session, columns(self.dialect), table).await?.contains(column))
             }
-            Addition::Index { table, index } => {
-                Ok(self.of(session, indexes(self.dialect), table).await?.contains(index))
+            Addition::Index { table, index, .. } => {
+                if !self.indexes.contains_key(table) {
+                    let indexes = Index::of_table(session, self.dialect, table).await?;
+                    self.indexes.insert(table.clone(), indexes);
+                }
+                Ok(self.index(table, index).is_some())
             }
             Addition::Trigger { table, trigger } => {
                 Ok(self.of(session, triggers(self.dialect), table).await?.contains(trigger))
@@ -292,6 +328,46 @@ impl Present {
                 Ok(self.of(session, FUNCTIONS, function).await?.contains(&name))
             }
             Addition::Other => Ok(false),
+        }
+    }
+
+    fn index(&self, table: &str, name: &str) -> Option<&Index> {
+        self.indexes.get(table)?.iter().find(|index| index.is_named(name))
+    }
+
+    /// An index that has the name of ours, and is another one: what ours is for would be slow, or not unique.
+    fn other_columns(&self, addition: &Addition) -> Option<String> {
+        let Addition::Index { table, index, columns } = addition else { return None };
+        let found = self.index(table, index).filter(|found| !found.is_over(columns))?;
+        let list = |columns: &[String]| columns.join(", ");
+        let name = self.dialect.quote(index);
+        let drop = match self.dialect {
+            Dialect::MySql => format!("DROP INDEX {name} ON {};", self.dialect.quote(table)),
+            Dialect::Postgres | Dialect::Sqlite => format!("DROP INDEX {};", self.beside(table, &name)),
+        };
+        Some(format!(
+            "the index {index} of {table} is over ({}), and redrive needs one of this name over ({}): make yours again \
+             under another name, then {drop}",
+            list(&found.columns),
+            list(columns)
+        ))
+    }
+
+    async fn name_taken(&self, session: &mut Session, addition: &Addition) -> Result<Option<String>, Error> {
+        let Addition::Index { table, index, .. } = addition else { return Ok(None) };
+        let Some(owner) = indexes::taken_by(session, self.dialect, table, index).await? else {
+            return Ok(None);
+        };
+        Ok(Some(format!(
+            "redrive needs an index {index} on {table}, and this is the name of {owner} already: rename that one"
+        )))
+    }
+
+    /// The name of an index, in the schema of its table.
+    fn beside(&self, table: &str, index: &str) -> String {
+        match split(table) {
+            (Some(schema), _) => format!("{}.{index}", self.dialect.quote(&schema)),
+            (None, _) => index.to_owned(),
         }
     }
 
@@ -327,20 +403,6 @@ const fn columns(dialect: Dialect) -> &'static str {
         }
         Dialect::MySql => {
             "SELECT column_name FROM information_schema.columns \
-             WHERE table_name = $1 AND table_schema = COALESCE($2, DATABASE())"
-        }
-    }
-}
-
-const fn indexes(dialect: Dialect) -> &'static str {
-    match dialect {
-        Dialect::Sqlite => "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = $1",
-        Dialect::Postgres => {
-            "SELECT indexname::text FROM pg_indexes \
-             WHERE tablename = $1 AND schemaname = COALESCE($2, current_schema())"
-        }
-        Dialect::MySql => {
-            "SELECT DISTINCT index_name FROM information_schema.statistics \
              WHERE table_name = $1 AND table_schema = COALESCE($2, DATABASE())"
         }
     }
@@ -385,6 +447,13 @@ mod tests {
             create,
             "CREATE TABLE IF NOT EXISTS `a` (\n b INT,\n    c INT AS (b) VIRTUAL\n) CHARSET = x"
         );
+    }
+
+    #[test]
+    fn the_columns_of_an_index_are_known_and_expressions_have_no_name() {
+        let statement =
+            "CREATE INDEX a_group ON \"a\" (\n \"B\", COALESCE(c, d), e DESC) WHERE f IN ('x', 'y')";
+        assert_eq!(indexed(statement), ["B", "", "e"]);
     }
 
     #[test]

@@ -18,6 +18,17 @@ pub(crate) struct Sql {
     pub(crate) mysql: &'static str,
 }
 
+impl Sql {
+    /// The text for this dialect.
+    pub(crate) const fn text(self, dialect: Dialect) -> &'static str {
+        match dialect {
+            Dialect::Sqlite => self.sqlite,
+            Dialect::Postgres => self.postgres,
+            Dialect::MySql => self.mysql,
+        }
+    }
+}
+
 /// `sql!("outbox/extend.sql")`: one portable file, or
 /// `sql!(sqlite: "…", postgres: "…", mysql: "…")`: one for each, from the folder of its name.
 macro_rules! sql {
@@ -87,11 +98,7 @@ impl Names {
 
     /// The text of the dialect, before its names are filled in.
     pub(crate) const fn text(&self, sql: Sql) -> &'static str {
-        match self.dialect {
-            Dialect::Sqlite => sql.sqlite,
-            Dialect::Postgres => sql.postgres,
-            Dialect::MySql => sql.mysql,
-        }
+        sql.text(self.dialect)
     }
 
     /// The text with every `{name}` filled in, and without its comments: they may name names, too.
@@ -125,6 +132,11 @@ impl Statement {
         debug_assert!(!text.contains('{'), "invariant: every name is filled in: {text}");
         let text = if dialect == Dialect::MySql { question_marks(&text).into() } else { text.into() };
         Self { text, effort: Effort::Ordinary }
+    }
+
+    /// Text that is not from our files, such as the condition of a constraint: exactly as it is, without parameters.
+    pub(crate) fn verbatim(text: &str) -> Self {
+        Self { text: text.into(), effort: Effort::Ordinary }
     }
 
     /// The same statement, with as much time as this takes.

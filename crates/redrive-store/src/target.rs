@@ -5,9 +5,9 @@
 //!
 //! A save is idempotent. A row that is there already with the same key and values is success: it is
 //! ours, from a try whose answer was lost. One with another value is a conflict, named row by row,
-//! and the other rows are saved all the same. Both need a unique index on the key; without one a
-//! repeated save stores a row twice. A payload that lacks a required part, or has one that its column cannot hold, is
-//! named in the same way.
+//! and the other rows are saved all the same. Both need a unique index on the key, or on the key and further columns
+//! that are saved: a table without one is refused, since a repeated save would store a row twice. A payload that lacks
+//! a required part, or has one that its column cannot hold, is named in the same way.
 //!
 //! What it does not do: change rows that are there, or tell why the database refused a row of many. For the
 //! latter, whoever saves halves the batch (`redrive_core::bisect`).
@@ -23,11 +23,12 @@ use redrive_core::extract::Extractor;
 use redrive_core::failure::{Code, Failure};
 use redrive_core::lease::Work;
 
-use crate::adoption::{self, Bound, Plan, Role};
+use crate::adoption::{self, Bound, Plan, Role, Unusual};
 use crate::catalog::{ColumnInfo, ColumnType, Table};
 use crate::database::Database;
 use crate::dialect::{Dialect, check_name};
 use crate::error::Error;
+use crate::indexes::Index;
 use crate::insert::{Cell, Kind, chunks, from_arrays, from_json, mysql_row};
 use crate::rights;
 use crate::schema;
@@ -237,13 +238,13 @@ impl Target {
         let file = self.names.text(SCHEMA);
         let mut roles: Vec<(&str, Role)> = columns.iter().map(|name| (*name, Role::Value)).collect();
         roles[0].1 = Role::Key;
-        let mut problems = adoption::problems(dialect, &table, &self.names.fill(file), &roles);
-        problems.extend(adoption::unfilled(dialect, &table, &columns));
-        let statements = match is_own {
-            true => Vec::new(),
+        let mut plan = match is_own {
+            true => Plan::default(),
             false => schema::plan(session, dialect, &self.names, &[file]).await?,
         };
-        let plan = Plan { statements, problems, ..Plan::default() };
+        plan.problems.extend(adoption::problems(dialect, &table, &self.names.fill(file), &roles));
+        plan.problems.extend(adoption::unfilled(dialect, &table, &columns));
+        plan.problems.extend(self.keyless(session, &table).await?);
         plan.with_rights(
             session,
             dialect,
@@ -251,6 +252,29 @@ impl Target {
             rights::to_save(dialect),
         )
         .await
+    }
+
+    /// Whether a save that is repeated would be two rows. What is behind a view is not known.
+    async fn keyless(&self, session: &mut Session, table: &Table) -> Result<Option<String>, Error> {
+        let dialect = self.database.dialect();
+        let unusual = Unusual::of_table(session, dialect, &table.name).await?;
+        let Some(key) = table.column(&self.options.key_column) else { return Ok(None) };
+        if matches!(unusual, Some(Unusual::NoTable(_))) {
+            return Ok(None);
+        }
+        let is_saved = |name: &String| {
+            table.column(name).is_some_and(|column| {
+                self.options.columns().any(|saved| column.is_named(saved))
+                    && (!column.is_nullable || column.name == key.name)
+            })
+        };
+        let has_key = |index: &Index| {
+            index.is_key
+                && index.columns.iter().all(is_saved)
+                && index.columns.iter().any(|name| key.is_named(name))
+        };
+        let indexes = Index::of_table(session, dialect, &table.name).await?;
+        Ok((!indexes.iter().any(has_key)).then(|| adoption::no_key(dialect, table, key)))
     }
 
     /// The statements for the table as it is.
@@ -405,17 +429,20 @@ impl Target {
     /// The records that are not saved although nothing refused them: their key has other values.
     async fn taken(&self, statements: &Statements, rows: &[Row<'_>]) -> Result<Vec<(usize, Failure)>, Error> {
         let keys = rows.iter().map(|row| row.key().to_owned()).collect();
-        let mut saved: HashMap<String, Vec<Option<String>>> = HashMap::new();
+        // Several rows have one key where further columns are part of the unique index.
+        let mut saved: HashMap<String, Vec<Vec<Option<String>>>> = HashMap::new();
         for found in self.found(statements, keys).await? {
             let texts: Vec<Option<String>> =
                 (0..statements.columns.len()).map(|at| found.opt_text(at)).collect::<Result<_, _>>()?;
-            saved.insert(statements.canonical_key(texts[0].as_deref().unwrap_or_default()), texts);
+            let key = statements.canonical_key(texts[0].as_deref().unwrap_or_default());
+            saved.entry(key).or_default().push(texts);
         }
         let mut taken = Vec::new();
         for row in rows {
-            let other = saved
-                .get(&statements.canonical_key(row.key()))
-                .map(|saved| self.differing(statements, saved, row));
+            let others =
+                saved.get(&statements.canonical_key(row.key())).map(Vec::as_slice).unwrap_or_default();
+            let others = others.iter().map(|saved| self.differing(statements, saved, row));
+            let other = others.min_by_key(Vec::len);
             if other.as_ref().is_none_or(|columns| !columns.is_empty()) {
                 taken.push((row.index, self.conflict(row.key(), &other.unwrap_or_default())));
             }

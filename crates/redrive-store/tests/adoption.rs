@@ -960,3 +960,101 @@ async fn a_missing_right_to_delete_is_no_outage_of_mysql() {
     let refused = outbox.turn(&mut settlements, None).await.unwrap_err();
     assert_eq!(refused.reason(), redrive_store::Reason::TableRefused, "{refused}");
 }
+
+/// A plan that had no problems failed half-way (`relation already exists`), or was carried out without the index that
+/// claims are quick by.
+#[tokio::test]
+async fn indexes_that_have_the_names_of_redrives_are_found_before_anything_is_changed() {
+    for database in testkit::backends(file!()).await {
+        let mut client = Client::connect(&database).await;
+        original_tables(&mut client, database.backend).await;
+        client.run("CREATE TABLE other (a INT)").await;
+        client.run("CREATE INDEX outbox_event_due ON other (a)").await;
+        client.run("CREATE INDEX summarize_job_queue_due ON summarize_job_queue (created_at)").await;
+        let open = common::open(&database).await;
+        let outbox = Outbox::new(open.clone(), OutboxOptions::new("orders")).unwrap();
+        let problems = outbox.plan().await.unwrap().problems.join("\n");
+        // MySQL's indexes have their names to themselves in each table.
+        let is_taken = problems.contains("outbox_event_due") && problems.contains("an index of other");
+        assert_eq!(is_taken, database.backend != Backend::MySql, "{problems}");
+        let jobs = Jobs::new(open, JobsOptions::new("summarize")).unwrap();
+        let problems = jobs.plan().await.unwrap().problems.join("\n");
+        assert!(
+            problems.contains("summarize_job_queue_due of summarize_job_queue is over (created_at)"),
+            "{:?}: {problems}",
+            database.backend
+        );
+        let drop = problems.rsplit_once("then ").unwrap().1;
+        client.run(drop.trim_end_matches(';')).await;
+        jobs.migrate().await.unwrap();
+        assert_eq!(jobs.plan().await.unwrap(), jobs.plan().await.unwrap());
+        assert!(jobs.plan().await.unwrap().statements.is_empty(), "{:?}", database.backend);
+    }
+}
+
+/// It showed when the first job died, in the middle of the night.
+#[tokio::test]
+async fn a_constraint_that_refuses_a_status_is_found_before_anything_is_changed() {
+    for database in testkit::backends(file!()).await {
+        let mut client = Client::connect(&database).await;
+        original_tables(&mut client, database.backend).await;
+        let lists = "CHECK (status IN ('pending', 'running', 'completed', 'failed'))";
+        let looks_elsewhere = "CHECK (status <> 'completed' OR completed_at IS NOT NULL)";
+        if database.backend == Backend::Sqlite {
+            client.run("DROP TABLE summarize_job_queue").await;
+            client
+                .run(&format!(
+                    "CREATE TABLE summarize_job_queue (job_id INTEGER PRIMARY KEY AUTOINCREMENT, article_id TEXT NOT NULL, \
+                     status TEXT NOT NULL CONSTRAINT known {lists}, retry_count INT NOT NULL, max_retries INT NOT NULL, \
+                     error_message TEXT, created_at DATETIME NOT NULL, started_at DATETIME, completed_at DATETIME, \
+                     {looks_elsewhere})"
+                ))
+                .await;
+        } else {
+            client.run(&format!("ALTER TABLE summarize_job_queue ADD CONSTRAINT known {lists}")).await;
+            client
+                .run(&format!("ALTER TABLE summarize_job_queue ADD CONSTRAINT done {looks_elsewhere}"))
+                .await;
+        }
+        let open = common::open(&database).await;
+        let jobs = Jobs::new(open.clone(), JobsOptions::new("summarize")).unwrap();
+        let problems = jobs.plan().await.unwrap().problems;
+        assert!(
+            problems.len() == 1 && problems[0].contains("refuses dead_letter: "),
+            "{:?}: {problems:?}",
+            database.backend
+        );
+        if database.backend != Backend::Sqlite {
+            let drop = problems[0].rsplit_once("or ").unwrap().1;
+            client.run(drop.trim_end_matches(';')).await;
+            jobs.migrate().await.unwrap();
+        }
+        let events = FailedEvents::new(open, FailedEventsOptions::new("urls")).unwrap();
+        assert_eq!(events.plan().await.unwrap().problems, Vec::<String>::new());
+    }
+}
+
+/// The whole pipeline stopped, as if the store were away.
+#[tokio::test]
+async fn a_number_that_is_too_large_for_redrive_stops_nothing_else() {
+    let Some(database) = testkit::mysql(file!()).await else { return };
+    let mut client = Client::connect(&database).await;
+    let types = Types { id: "BIGINT UNSIGNED", ..Types::plain(database.backend) };
+    types.create(&mut client, false).await;
+    let outbox = outbox_on(&database).await;
+    assert_eq!(outbox.plan().await.unwrap().unserved, Vec::<String>::new());
+    for id in ["18446744073709551615", "7"] {
+        client
+            .run(&format!(
+                "INSERT INTO outbox_event (id, event_type, aggregate_type, aggregate_id, payload) \
+                 VALUES ({id}, 'OrderCreated', 'Order', '42', '{{}}')"
+            ))
+            .await;
+    }
+    let claimed = take(&outbox, 10, LONG).await;
+    assert_eq!(claimed.iter().map(|(lease, _)| lease.work().0).collect::<Vec<_>>(), [7]);
+    assert!(settle(&outbox, done(claimed)).await.lost.is_empty());
+    let unserved = outbox.plan().await.unwrap().unserved;
+    assert!(unserved.len() == 1 && unserved[0].contains("18446744073709551615"), "{unserved:?}");
+    outbox.migrate().await.unwrap();
+}

@@ -7,6 +7,7 @@ mod common;
 use common::open;
 use jiff::Timestamp;
 use redrive_core::classify::blame::blames_record;
+use redrive_core::column::Column;
 use redrive_store::{Record, Target, TargetOptions};
 use redrive_testkit::{self as testkit, Backend, Client, TestDatabase};
 
@@ -155,6 +156,58 @@ async fn an_applications_own_table_is_left_as_it_is() {
             client.rows("SELECT * FROM urls").await,
             [[Some("a".to_owned()), Some("1".to_owned()), None]]
         );
+    }
+}
+
+/// Two equal saves were two rows.
+#[tokio::test]
+async fn a_table_that_would_keep_an_event_twice_is_refused() {
+    for database in testkit::backends(file!()).await {
+        let mut client = Client::connect(&database).await;
+        client
+            .run("CREATE TABLE urls (short_url VARCHAR(50) NOT NULL, long_url VARCHAR(50), clicks INT)")
+            .await;
+        client.run("CREATE UNIQUE INDEX counted ON urls (short_url, clicks)").await;
+        client.run("CREATE INDEX keyed ON urls (short_url)").await;
+        let target = Target::new(open(&database).await, &TargetOptions::new("urls")).unwrap();
+        let problems = target.plan().await.unwrap().problems;
+        assert!(
+            problems.len() == 1 && problems[0].contains("no unique index over short_url"),
+            "{problems:?}"
+        );
+        assert!(target.migrate().await.is_err(), "{:?}", database.backend);
+        let create = problems[0].rsplit_once(": ").unwrap().1;
+        client.run(create.trim_end_matches(';')).await;
+        target.migrate().await.unwrap();
+        assert_eq!(target.save(&[record("a", "1")]).await.unwrap(), []);
+        assert_eq!(target.save(&[record("a", "1")]).await.unwrap(), []);
+        assert_eq!(client.number("SELECT count(*) FROM urls").await, 1, "{:?}", database.backend);
+    }
+}
+
+/// As in a partitioned table, whose unique indexes have the column that it is partitioned by.
+#[tokio::test]
+async fn a_unique_index_over_the_key_and_other_saved_columns_will_do() {
+    for database in testkit::backends(file!()).await {
+        let mut client = Client::connect(&database).await;
+        client
+            .run(
+                "CREATE TABLE urls (short_url VARCHAR(50) NOT NULL, day VARCHAR(10) NOT NULL, visits INT, \
+                 PRIMARY KEY (day, short_url))",
+            )
+            .await;
+        let values = ["day", "visits"].map(|name| Column::new(name, &format!("$.{name}")).unwrap()).to_vec();
+        let options = TargetOptions { payload_column: None, values, ..TargetOptions::new("urls") };
+        let target = Target::new(open(&database).await, &options).unwrap();
+        target.migrate().await.unwrap();
+        let monday = record("a", "{\"day\": \"Monday\", \"visits\": 1}");
+        let friday = record("a", "{\"day\": \"Friday\", \"visits\": 2}");
+        assert_eq!(target.save(&[monday.clone(), friday.clone()]).await.unwrap(), []);
+        assert_eq!(target.save(&[friday, monday]).await.unwrap(), []);
+        let other = record("a", "{\"day\": \"Monday\", \"visits\": 3}");
+        let conflicts = target.save(&[other]).await.unwrap();
+        assert!(conflicts[0].1.message.ends_with("another value of visits"), "{}", conflicts[0].1.message);
+        assert_eq!(client.number("SELECT count(*) FROM urls").await, 2, "{:?}", database.backend);
     }
 }
 

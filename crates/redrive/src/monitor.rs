@@ -282,7 +282,10 @@ fn check(plan: &Plan) -> Result<(), Trouble> {
         );
         return Err(Trouble::new(Reason::TableRefused, detail));
     }
-    Ok(())
+    match plan.unserved.is_empty() {
+        true => Ok(()),
+        false => Err(Trouble::new(Reason::TableRefused, plan.unserved.join("; "))),
+    }
 }
 
 /// `redrive_trouble{kind,name,reason}` is 1 while it lasts.

@@ -71,6 +71,9 @@ async fn look(config: &Config, with_statements: bool) -> Result<(), Failure> {
                 continue;
             }
         };
+        for rows in &plan.unserved {
+            complain(part, rows)?;
+        }
         if !plan.problems.is_empty() {
             failed.push(Error::Unsuitable { problems: tell_problems(part, &plan)? });
         }
