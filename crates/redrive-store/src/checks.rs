@@ -23,12 +23,7 @@ pub(crate) async fn problems(
         return Ok(problems);
     }
     for (name, condition) in constraints(session, dialect, &table.name, column).await? {
-        let mut refused = Vec::new();
-        for value in values {
-            if !takes(session, dialect, column, &condition, value).await? {
-                refused.push(*value);
-            }
-        }
+        let refused = refused(session, dialect, column, &condition, values).await?;
         if !refused.is_empty() {
             problems.push(problem(dialect, table, column, &name, &refused));
         }
@@ -36,7 +31,7 @@ pub(crate) async fn problems(
     Ok(problems)
 }
 
-fn problem(dialect: Dialect, table: &Table, column: &str, name: &str, refused: &[&str]) -> String {
+fn problem(dialect: Dialect, table: &Table, column: &str, name: &str, refused: &[String]) -> String {
     let advice = match dialect {
         Dialect::Sqlite => {
             "make the table anew with them in it, since SQLite cannot change a constraint".to_owned()
@@ -118,29 +113,26 @@ fn is_check(before: &str) -> bool {
     word.is_some_and(|word| word.eq_ignore_ascii_case("check"))
 }
 
-/// Whether a column with this value meets the condition. One that also looks at other columns is not judged here: the
-/// query fails for want of them.
-async fn takes(
+/// The values with which a column does not meet the condition. One that also looks at other columns is not judged here:
+/// the query fails for want of them.
+async fn refused(
     session: &mut Session,
     dialect: Dialect,
     column: &str,
     condition: &str,
-    value: &str,
-) -> Result<bool, Error> {
-    let (value, column) = (dialect.literal(value), dialect.quote(column));
-    let query = match dialect {
-        Dialect::Postgres => {
-            format!(
-                "SELECT COALESCE(({condition})::int, 1)::bigint FROM (SELECT {value}::text AS {column}) AS t"
-            )
-        }
-        Dialect::Sqlite | Dialect::MySql => {
-            format!("SELECT COALESCE(({condition}), 1) <> 0 FROM (SELECT {value} AS {column}) AS t")
-        }
-    };
+    values: &[&str],
+) -> Result<Vec<String>, Error> {
+    if !condition.to_lowercase().contains(&column.to_lowercase()) {
+        return Ok(Vec::new());
+    }
+    let column = dialect.quote(column);
+    let kind = if dialect == Dialect::Postgres { "::text" } else { "" };
+    let rows = values.iter().map(|value| format!("SELECT {}{kind} AS {column}", dialect.literal(value)));
+    let rows = rows.collect::<Vec<_>>().join(" UNION ALL ");
+    let query = format!("SELECT {column} FROM ({rows}) AS t WHERE NOT ({condition})");
     match session.rows(&Statement::verbatim(&query), Vec::new()).await {
-        Ok(rows) => rows.first().map_or(Ok(true), |row| Ok(row.int(0)? != 0)),
-        Err(Error::Rejected { .. }) => Ok(true),
+        Ok(rows) => rows.iter().map(|row| row.text(0)).collect(),
+        Err(Error::Rejected { .. }) => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
