@@ -10,8 +10,10 @@ use super::batch::{Batch, Checksums, Meta};
 
 /// The longest line that is read: more is damage, or an attack.
 const LONGEST_LINE: usize = 64 << 20;
-/// The most that is kept of a damaged file at a time.
-const MOST_RESCUED: usize = 256 << 20;
+/// The most that a file may unpack to. A batch is far smaller; a few kilobytes may unpack to anything.
+const MOST_UNPACKED: usize = 1 << 30;
+/// The most that is rescued of a damaged file: all of it is in memory. The file is kept whole, whatever it holds.
+const MOST_RESCUED: usize = 64 << 20;
 
 /// What a file turned out to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,8 +64,12 @@ fn each_line(data: &[u8], mut act: impl FnMut(&[u8]) -> Result<(), String>) -> R
         return Err("the file is empty".to_owned());
     }
     let mut reader = BufReader::with_capacity(64 << 10, MultiGzDecoder::new(data));
-    let mut line = Vec::new();
+    let (mut line, mut unpacked) = (Vec::new(), 0);
     while read_line(&mut reader, &mut line).map_err(|error| format!("the gzip stream is damaged: {error}"))? {
+        unpacked += line.len();
+        if unpacked > MOST_UNPACKED {
+            return Err(format!("it unpacks to more than {MOST_UNPACKED} bytes"));
+        }
         if !line.trim_ascii().is_empty() {
             act(&line)?;
         }
@@ -92,67 +98,107 @@ fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> 
     }
 }
 
-fn check(line: &[u8]) -> serde_json::Result<()> {
-    serde_json::from_slice::<IgnoredAny>(line).map(drop)
+fn check(line: &[u8]) -> Result<(), String> {
+    serde_json::from_slice::<IgnoredAny>(line).map_err(|error| error.to_string())?;
+    // Bytes inside strings are not looked at by a parser that ignores them.
+    std::str::from_utf8(line).map(drop).map_err(|error| format!("it is not UTF-8: {error}"))
+}
+
+fn is_good(line: &[u8]) -> bool {
+    line.ends_with(b"\n") && check(line).is_ok()
 }
 
 fn rescue(data: &[u8], meta: &Meta, reason: String) -> Inspection {
-    let (lines, end) = lines_until_damage(data);
-    let intact = match (&meta.checksums, end) {
-        (Some(checksums), _) => proven(&lines, checksums, meta.num_events),
-        // Without checksums nothing before a wrong checksum of the whole can be trusted: a flipped bit
-        // may have changed a number and left the line JSON.
-        (None, End::Corrupt) => Vec::new(),
-        (None, End::Whole | End::Cut) => lines.iter().map(Vec::as_slice).collect(),
+    let mut rescued = Rescued::default();
+    let end = match &meta.checksums {
+        Some(checksums) => each_proven_block(data, checksums, meta.num_events, &mut rescued),
+        None => each_line_until_damage(data, |line| rescued.take(line)),
     };
-    let good: Vec<&[u8]> =
-        intact.into_iter().filter(|line| line.ends_with(b"\n") && check(line).is_ok()).collect();
-    Inspection::Damaged { reason, events: good.len() as u64, intact: good.concat().into() }
+    // Without checksums nothing before a wrong checksum of the whole can be trusted: a flipped bit may have changed a
+    // number and left the line JSON.
+    if meta.checksums.is_none() && end == End::Corrupt {
+        rescued = Rescued::default();
+    }
+    Inspection::Damaged { reason, events: rescued.events, intact: rescued.lines.into() }
+}
+
+/// The good lines of a damaged file.
+#[derive(Default)]
+struct Rescued {
+    lines: Vec<u8>,
+    events: u64,
+}
+
+impl Rescued {
+    /// Takes a line if it is good. Whether there is room for more.
+    fn take(&mut self, line: &[u8]) -> bool {
+        if self.lines.len() + line.len() > MOST_RESCUED {
+            return false;
+        }
+        if is_good(line) {
+            self.lines.extend_from_slice(line);
+            self.events += 1;
+        }
+        true
+    }
+
+    /// Takes the good lines of a block. Whether there is room for more.
+    fn take_all(&mut self, block: &[u8]) -> bool {
+        block.split_inclusive(|byte| *byte == b'\n').all(|line| self.take(line))
+    }
 }
 
 /// How a stream ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Whole,
-    /// It stops before its end.
+    /// It stops before its end, or nobody wants more of it.
     Cut,
     /// It is not what was written.
     Corrupt,
 }
 
-fn lines_until_damage(data: &[u8]) -> (Vec<Vec<u8>>, End) {
+/// One line after another, until `act` wants no more. No more than one is in memory.
+fn each_line_until_damage(data: &[u8], mut act: impl FnMut(&[u8]) -> bool) -> End {
     let mut reader = BufReader::with_capacity(64 << 10, MultiGzDecoder::new(data));
-    let (mut lines, mut line, mut size) = (Vec::new(), Vec::new(), 0);
+    let (mut line, mut unpacked) = (Vec::new(), 0);
     loop {
         match read_line(&mut reader, &mut line) {
-            Ok(true) if size < MOST_RESCUED => {
-                size += line.len();
-                lines.push(std::mem::take(&mut line));
+            Ok(true) => {
+                unpacked += line.len();
+                if unpacked > MOST_UNPACKED || !act(&line) {
+                    return End::Cut;
+                }
             }
-            Ok(true) => return (lines, End::Cut),
-            Ok(false) => return (lines, End::Whole),
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return (lines, End::Cut),
-            Err(_) => return (lines, End::Corrupt),
+            Ok(false) => return End::Whole,
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return End::Cut,
+            Err(_) => return End::Corrupt,
         }
     }
 }
 
-/// The lines of blocks whose checksum is right.
-fn proven<'a>(lines: &'a [Vec<u8>], checksums: &Checksums, events: u64) -> Vec<&'a [u8]> {
-    let mut proven = Vec::new();
+/// Takes the lines of blocks whose checksum is right.
+fn each_proven_block(data: &[u8], checksums: &Checksums, events: u64, rescued: &mut Rescued) -> End {
     let events = usize::try_from(events).unwrap_or(usize::MAX);
-    for (number, (block, crc32)) in lines.chunks(checksums.lines.max(1)).zip(&checksums.crc32).enumerate() {
-        let expected = checksums.lines.min(events.saturating_sub(number * checksums.lines));
-        if block.len() >= expected && is_proven(&block[..expected], *crc32) {
-            proven.extend(block[..expected].iter().map(Vec::as_slice));
+    let mut blocks = checksums.crc32.iter().enumerate().map(|(number, crc32)| {
+        let size = checksums.lines.max(1);
+        (size.min(events.saturating_sub(number.saturating_mul(size))), *crc32)
+    });
+    let mut expected = blocks.next();
+    let (mut block, mut lines) = (Vec::new(), 0);
+    each_line_until_damage(data, |line| {
+        let Some((size, crc32)) = expected else { return false };
+        block.extend_from_slice(line);
+        lines += 1;
+        if lines < size {
+            return block.len() <= MOST_RESCUED;
         }
-    }
-    proven
-}
-
-fn is_proven(block: &[Vec<u8>], crc32: u32) -> bool {
-    let mut hasher = crc32fast::Hasher::new();
-    block.iter().for_each(|line| hasher.update(line));
-    hasher.finalize() == crc32
+        let goes_on = crc32fast::hash(&block) != crc32 || rescued.take_all(&block);
+        block.clear();
+        lines = 0;
+        expected = blocks.next();
+        goes_on
+    })
 }
 
 #[cfg(test)]
@@ -203,6 +249,33 @@ mod tests {
         assert_eq!((events, intact), (2, Bytes::from("{\"a\":1}\n{\"b\":2}\n")));
     }
 
+    /// It went to the good ones, and whoever read them stopped there.
+    #[test]
+    fn a_line_that_is_not_utf_8_is_damage_and_the_others_are_rescued() {
+        let batch = Batch::compress(&[Bytes::from_static(b"{\"a\":1}\n\"\xff\"\n{\"b\":2}\n")]).unwrap();
+        for meta in [batch.meta.clone(), Meta::unknown()] {
+            let Inspection::Damaged { reason, intact, events } = inspect(&batch.data, &meta) else {
+                panic!("it passed")
+            };
+            assert!(reason.starts_with("line 2 is not JSON: it is not UTF-8"), "{reason}");
+            assert_eq!((events, intact), (2, Bytes::from("{\"a\":1}\n{\"b\":2}\n")));
+        }
+    }
+
+    /// Each line was an allocation of its own: 1.85 GB for a file of a few hundred kilobytes.
+    #[test]
+    fn what_is_rescued_of_a_small_file_that_unpacks_to_much_is_bounded() {
+        let line = format!("\"{}\"\n", "0".repeat(4_093));
+        let mut lines = line.repeat(MOST_RESCUED / line.len() + 1_000);
+        lines.push_str("damage\n");
+        let batch = Batch::compress(&[lines.into()]).unwrap();
+        assert!(batch.data.len() < 2 << 20);
+        let Inspection::Damaged { intact, events, .. } = inspect(&batch.data, &Meta::unknown()) else {
+            panic!("damage passed")
+        };
+        assert_eq!((intact.len(), events), (MOST_RESCUED, (MOST_RESCUED / line.len()) as u64));
+    }
+
     #[test]
     fn whichever_byte_is_flipped_no_line_is_rescued_that_was_not_written() {
         let batch = batch(40);
@@ -218,7 +291,12 @@ mod tests {
                 );
             } else {
                 // The time and the system in the header, and the padding at the end, are no contents.
-                assert_eq!(lines_until_damage(&data).0.concat(), written.concat().as_bytes(), "{index}");
+                let mut lines = Vec::new();
+                each_line_until_damage(&data, |line| {
+                    lines.extend_from_slice(line);
+                    true
+                });
+                assert_eq!(lines, written.concat().as_bytes(), "{index}");
             }
         }
     }
