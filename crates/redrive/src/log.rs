@@ -42,7 +42,8 @@ pub(crate) fn start(format: LogFormat, command: &Command) {
 
 /// What is let through, and what was wrong with what was asked for.
 fn filter(asked: &str, level: LevelFilter) -> (Targets, Option<String>) {
-    let usual = Targets::new().with_default(level);
+    // What the client of object stores reports while it tries again has their addresses in it.
+    let usual = Targets::new().with_default(level).with_target("object_store", level.min(LevelFilter::WARN));
     if asked.trim().is_empty() {
         return (usual, None);
     }

@@ -53,6 +53,7 @@ use jiff::Timestamp;
 pub use batch::{Batch, Checksums, Meta};
 pub use inspect::{Inspection, inspect, lines};
 pub use name::instance;
+pub(crate) use name::time_of;
 pub use step::{Outcome, Step};
 pub use turns::Culprit;
 pub use waiting::Waiting;

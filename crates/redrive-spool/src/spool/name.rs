@@ -31,6 +31,11 @@ pub(super) fn time(unix: u32) -> Timestamp {
     Timestamp::from_second(unix.into()).unwrap_or_default()
 }
 
+/// The time that the name of a batch or its file tells, if it tells one.
+pub(crate) fn time_of(name: &str) -> Option<Timestamp> {
+    BatchName::parse_loosely(name).map(|name| time(name.unix))
+}
+
 /// The parts of a name that follows the rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BatchName<'a> {
