@@ -25,7 +25,7 @@ pub trait Filesystem: Debug + Send + Sync + 'static {
     /// Whether a folder is there.
     fn is_dir(&self, dir: &Path) -> bool;
 
-    /// The names of the files in a folder, in no order. Reads as it is iterated: a caller may stop early.
+    /// The names in a folder, in no order. Reads as it is iterated: a caller may stop early.
     ///
     /// # Errors
     /// What the system says.
@@ -101,7 +101,51 @@ pub struct Stamp {
 }
 
 /// The names in a folder.
-pub type Names = Box<dyn Iterator<Item = io::Result<OsString>> + Send>;
+pub type Names = Box<dyn Iterator<Item = io::Result<Name>> + Send>;
+
+/// A name in a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name {
+    /// The name.
+    pub name: OsString,
+    /// What has it, if that is no file: to read it may take for ever, or read something elsewhere.
+    pub other: Option<&'static str>,
+}
+
+impl Name {
+    /// The name of a file.
+    #[must_use]
+    pub fn of_file(name: OsString) -> Self {
+        Self { name, other: None }
+    }
+
+    /// The name of a file, if it is one and the name is text.
+    #[must_use]
+    pub fn as_file(&self) -> Option<&str> {
+        if self.other.is_none() { self.name.to_str() } else { None }
+    }
+}
+
+/// What has a name, if that is no file. Links are not followed.
+fn other(kind: fs::FileType) -> Option<&'static str> {
+    if kind.is_file() {
+        return None;
+    }
+    Some(match kind {
+        kind if kind.is_dir() => "a folder",
+        kind if kind.is_symlink() => "a symbolic link",
+        _ => "a pipe, a socket or a device",
+    })
+}
+
+/// What is known of a file, and nothing else: whatever is not one is refused.
+fn file_metadata(path: &Path) -> io::Result<fs::Metadata> {
+    let metadata = fs::symlink_metadata(path)?;
+    match other(metadata.file_type()) {
+        None => Ok(metadata),
+        Some(what) => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}, and no file"))),
+    }
+}
 
 /// An open file.
 pub trait File: Send {
@@ -152,9 +196,11 @@ impl Filesystem for Disk {
 
     fn names(&self, dir: &Path) -> io::Result<Names> {
         // The kind of an entry comes with its name: no further look at the disk.
-        let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
-        let files = fs::read_dir(dir)?.filter(move |entry| !entry.as_ref().is_ok_and(is_folder));
-        Ok(Box::new(files.map(|entry| entry.map(|entry| entry.file_name()))))
+        let name = |entry: fs::DirEntry| {
+            let other = entry.file_type().ok().and_then(other);
+            Name { name: entry.file_name(), other }
+        };
+        Ok(Box::new(fs::read_dir(dir)?.map(move |entry| entry.map(name))))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
@@ -181,15 +227,16 @@ impl Filesystem for Disk {
 
     /// Also files that may only be read.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        file_metadata(path)?;
         fs::read(path)
     }
 
     fn size(&self, path: &Path) -> io::Result<u64> {
-        fs::metadata(path).map(|metadata| metadata.len())
+        file_metadata(path).map(|metadata| metadata.len())
     }
 
     fn stamp(&self, path: &Path) -> io::Result<Stamp> {
-        let metadata = fs::metadata(path)?;
+        let metadata = file_metadata(path)?;
         let written = Timestamp::try_from(metadata.modified()?).unwrap_or_default();
         Ok(Stamp { size: metadata.len(), written })
     }

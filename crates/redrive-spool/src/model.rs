@@ -10,14 +10,13 @@
 //! It is not a stand-in for a real disk elsewhere: everything is in memory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 
-use crate::filesystem::{File, Filesystem, Names, Stamp};
+use crate::filesystem::{File, Filesystem, Name, Names, Stamp};
 
 /// What reaches the disk as a whole, in some losses of power. So small that a record can be several.
 const PAGE: usize = 64;
@@ -256,7 +255,8 @@ impl Filesystem for ModelDisk {
     fn names(&self, dir: &Path) -> io::Result<Names> {
         let world = self.operate(Need::Nothing)?;
         let within = world.names.keys().filter(|path| path.parent() == Some(dir));
-        let names: Vec<OsString> = within.filter_map(|path| path.file_name().map(OsString::from)).collect();
+        let names: Vec<Name> =
+            within.filter_map(|path| Some(Name::of_file(path.file_name()?.to_owned()))).collect();
         Ok(Box::new(names.into_iter().map(Ok)))
     }
 

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
@@ -18,7 +18,7 @@ use object_store::throttle::{ThrottleConfig, ThrottledStore};
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use redrive_spool::filesystem::Filesystem;
 use redrive_spool::model::{Fault, ModelDisk};
-use redrive_spool::spool::{Culprit, OnFull, Outcome};
+use redrive_spool::spool::{Culprit, Evict, Finding, OnFull, Outcome};
 use redrive_spool::target::Patience;
 use redrive_spool::{Batch, Spool, SpoolOptions, Target};
 use url::Url;
@@ -195,20 +195,178 @@ fn what_an_interrupted_process_left_is_removed_at_the_start() {
     assert_eq!(spool.stats().files, 1);
 }
 
+/// A store that is away: a file is where its folder was.
+struct Away {
+    folder: tempfile::TempDir,
+    target: Target,
+}
+
+impl Away {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store");
+        fs::write(&store, "in the way").unwrap();
+        let address = Url::from_file_path(&store).unwrap();
+        let target = Target::open(address.as_str(), "RAW", "RAW_DLQ", &Patience::default()).unwrap();
+        Self { folder, target }
+    }
+
+    fn come_back(&self) {
+        fs::remove_file(self.folder.path().join("store")).unwrap();
+    }
+}
+
+fn aged(max_age: u64) -> SpoolOptions {
+    SpoolOptions { max_age: Duration::from_secs(max_age), ..options() }
+}
+
+/// They were deleted at the first look, before anybody had asked the store: 510 events, 47 s after it was back.
 #[tokio::test]
-async fn files_that_are_too_old_go_and_are_reported_with_their_events() {
+async fn files_that_are_too_old_are_uploaded_by_a_store_that_answers() {
     let folder = tempfile::tempdir().unwrap();
-    let spool = open(folder.path(), SpoolOptions { max_age: Duration::from_secs(60), ..options() });
+    let spool = open(folder.path(), aged(60));
+    for second in 0..3 {
+        spool.save(&spool.name(at(NOW - 1_000 + second)), &batch("old"), at(NOW)).unwrap();
+    }
+    let (store, target) = store();
+    for _ in 0..4 {
+        let step = spool.process_one(&target, at(NOW)).await;
+        assert_eq!(step.expired, [], "{step:?}");
+    }
+    assert_eq!((objects(&store).await.len(), spool.stats().files), (3, 0));
+}
+
+#[tokio::test]
+async fn files_that_are_too_old_go_when_the_store_is_away_and_are_reported_with_their_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = open(folder.path(), aged(60));
     let old = spool.name(at(NOW - 61));
     let young = spool.name(at(NOW - 59));
     let two = Batch::compress(&["{}\n{}\n".into()]).unwrap();
     spool.save(&old, &two, at(NOW)).unwrap();
     spool.save(&young, &two, at(NOW)).unwrap();
+    let away = Away::new();
+    let first = spool.process_one(&away.target, at(NOW)).await;
+    assert_eq!(first.expired, [], "one failure may be an accident");
+    let second = spool.process_one(&away.target, at(NOW)).await;
+    assert_eq!(second.expired.len(), 1);
+    assert_eq!((second.expired[0].file.as_str(), second.expired[0].events), (old.as_str(), 2));
+    assert_eq!(spool.expire(at(NOW + 2)).len(), 1, "and for whoever has asked otherwise");
+    assert_eq!(spool.stats().files, 0);
+}
+
+#[tokio::test]
+async fn after_an_outage_a_file_has_its_chance_before_its_age_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = open(folder.path(), aged(60));
+    for second in 0..5 {
+        spool.save(&spool.name(at(NOW + second)), &batch("x"), at(NOW)).unwrap();
+    }
+    let away = Away::new();
+    for _ in 0..7 {
+        assert!(matches!(spool.process_one(&away.target, at(NOW + 10)).await.outcome, Outcome::Kept { .. }));
+    }
+    away.come_back();
+    // All of them are too old by now.
+    for _ in 0..5 {
+        let step = spool.process_one(&away.target, at(NOW + 1_000)).await;
+        assert_eq!(step.expired, [], "{step:?}");
+        assert!(matches!(step.outcome, Outcome::Uploaded { .. }), "{step:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_a_store_refuses_which_answers_goes_when_it_is_too_old() {
+    let folder = tempfile::tempdir().unwrap();
+    let long = format!("{NOW}_{}_000001.jsonl.gz", "x".repeat(228));
+    let path = folder.path().join(&long);
+    fs::write(&path, batch("x").data).unwrap();
+    // Nobody writes to it any more.
+    fs::File::options().append(true).open(&path).unwrap().set_modified(UNIX_EPOCH).unwrap();
+    let store = tempfile::tempdir().unwrap();
+    let address = format!("file://{}", store.path().display());
+    let target = Target::open(&address, "RAW", "RAW_DLQ", &Patience::default()).unwrap();
+    let spool = open(folder.path(), aged(1_000));
+    spool.save(&spool.name(at(NOW + 1)), &batch("good"), at(NOW)).unwrap();
+    let mut expired = Vec::new();
+    for later in [0, 0, 0, 0, 999, 1_001] {
+        expired.push(spool.process_one(&target, at(NOW + later)).await.expired.len());
+    }
+    assert_eq!(expired, [0, 0, 0, 0, 0, 1]);
+}
+
+/// `EvictOldest` deleted files of a store that answered, and had only been slow.
+#[tokio::test]
+async fn for_a_store_that_answers_only_what_it_refused_makes_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let size = |batch: &Batch| (batch.data.len() + serde_json::to_vec(&batch.meta).unwrap().len()) as u64;
+    let spool = open(folder.path(), SpoolOptions { max_size: 2 * size(&batch("0")) + 5, ..options() });
+    for number in 0..2 {
+        spool.save(&spool.name(at(NOW + number)), &batch(&number.to_string()), at(NOW)).unwrap();
+    }
+    let name = spool.name(at(NOW + 2));
+    assert!(!spool.is_short_of_room());
+    let save = || spool.save_evicting(&name, &batch("2"), Evict::Refused, at(NOW));
+    assert!(save().unwrap_err().is_full() && spool.is_short_of_room());
+    let (_, target) = store();
+    spool.process_one(&target, at(NOW)).await;
+    assert!(!spool.is_short_of_room(), "there is room again");
+    assert_eq!(save().unwrap(), []);
+}
+
+/// A pipe among the files stopped recovery for ever, and a link had what it pointed to uploaded.
+#[cfg(unix)]
+#[tokio::test]
+async fn what_is_no_file_is_left_alone_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    fs::write(secret.path(), batch("secret").data).unwrap();
+    let name = |second: i64| format!("{}_x_000001.jsonl.gz", NOW - second);
+    let fifo = std::process::Command::new("mkfifo").arg(folder.path().join(name(3))).status().unwrap();
+    assert!(fifo.success());
+    std::os::unix::fs::symlink(secret.path(), folder.path().join(name(2))).unwrap();
+    fs::create_dir(folder.path().join(name(1))).unwrap();
+    let spool = open(folder.path(), options());
+    spool.save(&spool.name(at(NOW)), &batch("good"), at(NOW)).unwrap();
     let (store, target) = store();
-    let step = spool.process_one(&target, at(NOW)).await;
-    assert_eq!(step.expired.len(), 1);
-    assert_eq!((step.expired[0].file.as_str(), step.expired[0].events), (old.as_str(), 2));
+    for later in [0, 60, 120] {
+        spool.process_one(&target, at(NOW + later)).await;
+    }
     assert_eq!(objects(&store).await.len(), 1);
+    let mut found = spool.findings();
+    found.sort_by_key(|finding| format!("{finding:?}"));
+    let expected = [(3, "a pipe, a socket or a device"), (2, "a symbolic link"), (1, "a folder")];
+    assert_eq!(found, expected.map(|(second, what)| Finding::NoFile { name: name(second), what }));
+    assert_eq!(spool.findings(), [], "told once");
+    // One that takes the place of a file that is known already.
+    let known = spool.name(at(NOW + 1));
+    spool.save(&known, &batch("known"), at(NOW)).unwrap();
+    fs::remove_file(folder.path().join(&known)).unwrap();
+    std::os::unix::fs::symlink(secret.path(), folder.path().join(&known)).unwrap();
+    let outcome = spool.process_one(&target, at(NOW + 121)).await.outcome;
+    assert!(
+        matches!(&outcome, Outcome::Unreadable { error, .. } if error.to_string().contains("a symbolic link"))
+    );
+}
+
+/// Every batch was lost until the next restart.
+#[tokio::test]
+async fn a_folder_that_somebody_deletes_is_made_again_and_that_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("spool");
+    let spool = open(&dir, options());
+    spool.save(&spool.name(at(NOW)), &batch("gone"), at(NOW)).unwrap();
+    fs::remove_dir_all(&dir).unwrap();
+    spool.save(&spool.name(at(NOW)), &batch("kept"), at(NOW)).unwrap();
+    assert_eq!(spool.findings(), [Finding::FolderGone { files: 1 }]);
+    assert_eq!(spool.stats().files, 1);
+    let (store, target) = store();
+    assert!(matches!(spool.process_one(&target, at(NOW)).await.outcome, Outcome::Uploaded { .. }));
+    assert_eq!(objects(&store).await.len(), 1);
+    fs::remove_dir_all(&dir).unwrap();
+    spool.process_one(&target, at(NOW + 60)).await;
+    assert_eq!(spool.findings(), [Finding::FolderGone { files: 0 }], "noticed while nothing is saved");
+    assert!(dir.is_dir());
 }
 
 #[test]
@@ -591,7 +749,9 @@ async fn wherever_recovery_is_interrupted_nothing_is_lost_and_one_object_remains
             spool.process_one(&target, at(NOW)).await;
             assert_eq!(objects(&store).await.into_keys().collect::<Vec<_>>(), [format!("RAW/{name}")]);
             assert_eq!(spool.stats().files, 0);
-            assert!(disk.names(dir).unwrap().all(|name| !name.unwrap().to_string_lossy().ends_with(".gz")));
+            assert!(
+                disk.names(dir).unwrap().all(|name| !name.unwrap().name.to_string_lossy().ends_with(".gz"))
+            );
         }
     }
 }

@@ -115,8 +115,9 @@ fn firsts(filesystem: &dyn Filesystem, dir: &Path) -> Result<Vec<u64>, Error> {
     let mut firsts = Vec::new();
     for name in filesystem.names(dir).map_err(Error::io("list", dir))? {
         let name = name.map_err(Error::io("list", dir))?;
-        firsts.extend(name.to_str().and_then(Segment::number_of));
-        if name.to_str().is_some_and(Segment::is_unnamed) {
+        let Some(name) = name.as_file() else { continue };
+        firsts.extend(Segment::number_of(name));
+        if Segment::is_unnamed(name) {
             let path = dir.join(name);
             filesystem.remove(&path).map_err(Error::io("remove", &path))?;
         }

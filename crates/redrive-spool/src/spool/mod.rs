@@ -10,6 +10,8 @@
 //!   at most [`SpoolOptions::scan`] entries of the folder are looked at.
 //! - Nothing is deleted that was not uploaded, except by age and size as the options say. Both are returned to
 //!   the caller, who counts them: each file once, also where several processes share the folder.
+//! - By age a file goes only after the store was asked in vain: with this file since it was last away, or just now
+//!   with others, one after another.
 //!
 //! # On disk
 //! Two files for each batch, in one folder:
@@ -31,9 +33,11 @@
 //!
 //! # What it does not do
 //! It does not upload by itself: somebody calls [`Spool::process_one`]. A file of more than 1 GiB is never one
-//! of its batches, and is left to people.
+//! of its batches, and is left to people. So is whatever is no file: a link is not followed, a pipe is not opened.
+//! [`Spool::findings`] names them.
 
 mod batch;
+mod findings;
 mod index;
 mod inspect;
 mod name;
@@ -51,6 +55,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 pub use batch::{Batch, Checksums, Meta};
+pub use findings::Finding;
 pub use inspect::{Inspection, inspect, lines};
 pub use name::instance;
 pub(crate) use name::time_of;
@@ -59,7 +64,8 @@ pub use turns::Culprit;
 pub use waiting::Waiting;
 
 use crate::error::Error;
-use crate::filesystem::{Disk, Filesystem, Names, make_folder, remove_if_there, write_anew};
+use crate::filesystem::{Disk, Filesystem, Name, Names, make_folder, remove_if_there, write_anew};
+use findings::Findings;
 use index::{Index, Key};
 use name::{BatchName, Entry, META, UNFINISHED, second, time};
 use tending::LOOK_EVERY;
@@ -134,6 +140,9 @@ struct State {
     turns: Turns,
     /// Deleted to make room, and nobody was told yet.
     evicted: Vec<Lost>,
+    /// The size of a batch for which there was no room, until there is.
+    wanted: u64,
+    findings: Findings,
 }
 
 impl State {
@@ -147,12 +156,27 @@ impl State {
         self.turns.forget(key);
         self.index.remove(key);
     }
+
+    fn note_other(&mut self, name: &Name) {
+        if let Some(what) = name.other {
+            self.findings.note_other(&name.name.to_string_lossy(), what);
+        }
+    }
 }
 
 impl std::fmt::Debug for State {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("State").field("files", &self.index.len()).finish_non_exhaustive()
     }
+}
+
+/// Which files may be deleted for want of room, if the options allow it at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Evict {
+    /// Any of them, the oldest first: for a store that is away.
+    Any,
+    /// Those that the store did not take though it answers: the others make room by being uploaded.
+    Refused,
 }
 
 /// A file that was deleted without being uploaded.
@@ -216,20 +240,49 @@ impl Spool {
         BatchName { unix: second(now), instance: &self.options.instance, counter }.to_string()
     }
 
+    /// Keeps a batch, whatever has to go for it. Returns that, and what went for earlier ones that then were not
+    /// kept.
+    ///
+    /// # Errors
+    /// As [`Self::save_evicting`].
+    pub fn save(&self, name: &str, batch: &Batch, now: Timestamp) -> Result<Vec<Lost>, Error> {
+        self.save_evicting(name, batch, Evict::Any, now)
+    }
+
     /// Keeps a batch. Returns what had to go for it, and for earlier ones that then were not kept.
     ///
     /// # Errors
     /// [`Error::Full`] when there is no room to be had, [`Error::Io`] when the disk fails. The batch is not
     /// there then, and the caller still has it.
-    pub fn save(&self, name: &str, batch: &Batch, now: Timestamp) -> Result<Vec<Lost>, Error> {
+    pub fn save_evicting(
+        &self,
+        name: &str,
+        batch: &Batch,
+        evict: Evict,
+        now: Timestamp,
+    ) -> Result<Vec<Lost>, Error> {
         let meta = batch.meta.encode();
         let size = (batch.data.len() + meta.len()) as u64;
-        self.make_room(size)?;
-        self.write(name, &batch.data, &meta)?;
+        self.make_room(size, evict)?;
+        let mut written = self.write(name, &batch.data, &meta);
+        if written.is_err() && self.make_folder_again() {
+            written = self.write(name, &batch.data, &meta);
+        }
+        written?;
         let mut state = self.state();
         let key = state.add(name, now);
         state.index.measure(key, size);
         Ok(std::mem::take(&mut state.evicted))
+    }
+
+    /// Whether a batch found no room, and there still is none, though there are files that the store may take.
+    #[must_use]
+    pub fn is_short_of_room(&self) -> bool {
+        let mut state = self.state();
+        if state.wanted > 0 && state.index.bytes().saturating_add(state.wanted) <= self.options.max_size {
+            state.wanted = 0;
+        }
+        state.wanted > 0 && state.turns.refused() < state.index.len()
     }
 
     /// Whether a batch of so many bytes would be refused now.
@@ -241,6 +294,11 @@ impl Spool {
     /// The store took something that was never here: then whatever fails alone is to blame for it.
     pub fn store_took(&self) {
         self.state().turns.store_took();
+    }
+
+    /// The store was away and is back: no file is deleted by its age before it was tried again.
+    pub fn store_came_back(&self) {
+        self.state().turns.store_came_back();
     }
 
     /// Whether others would be deleted for this batch now.
@@ -296,6 +354,12 @@ impl Spool {
         Ok(was_there)
     }
 
+    /// What people should know of the folder, and were not told yet.
+    #[must_use]
+    pub fn findings(&self) -> Vec<Finding> {
+        self.state().findings.take()
+    }
+
     /// Where it is.
     #[must_use]
     pub fn dir(&self) -> &Path {
@@ -312,8 +376,9 @@ impl Spool {
         let mut state = self.state();
         for name in names {
             let name = name.map_err(Error::io("list", &self.dir))?;
+            state.note_other(&name);
             // A name that is no text is nobody's batch.
-            let Some(name) = name.to_str() else { continue };
+            let Some(name) = name.as_file() else { continue };
             match Entry::of(name) {
                 Entry::Data(name) => drop(state.add(name, now)),
                 Entry::MetaOf(data) => beside.push(data.to_owned()),
@@ -326,6 +391,19 @@ impl Spool {
         }
         state.next_look = now + LOOK_EVERY;
         Ok(())
+    }
+
+    /// Makes the folder again, if somebody has deleted it. Whether that was so. What was in it is gone.
+    fn make_folder_again(&self) -> bool {
+        if self.filesystem.is_dir(&self.dir) || make_folder(self.filesystem.as_ref(), &self.dir).is_err() {
+            return false;
+        }
+        let mut state = self.state();
+        let keys: Vec<Key> = state.index.after(None).map(|(key, _)| key).collect();
+        keys.iter().for_each(|key| state.remove(*key));
+        state.looking = None;
+        state.findings.note_folder_gone(keys.len() as u64);
+        true
     }
 
     fn remove_unfinished(&self, name: &str, now: Timestamp) {
@@ -363,9 +441,12 @@ impl Spool {
     }
 
     /// Sees to it that so many bytes more are allowed.
-    fn make_room(&self, size: u64) -> Result<(), Error> {
+    fn make_room(&self, size: u64, evict: Evict) -> Result<(), Error> {
         while self.is_beyond(size) {
-            let Some(oldest) = self.evictable(size) else { return Err(self.full(size)) };
+            if size <= self.options.max_size {
+                self.state().wanted = size;
+            }
+            let Some(oldest) = self.evictable(size, evict) else { return Err(self.full(size)) };
             let lost = self.lose(oldest)?;
             self.state().evicted.extend(lost);
         }
@@ -378,10 +459,14 @@ impl Spool {
     }
 
     /// What may go for so many bytes: nothing goes for what will not fit anyway.
-    fn evictable(&self, size: u64) -> Option<Key> {
-        match self.options.on_full {
-            OnFull::EvictOldest if size <= self.options.max_size => self.state().index.oldest(),
-            OnFull::EvictOldest | OnFull::Refuse => None,
+    fn evictable(&self, size: u64, evict: Evict) -> Option<Key> {
+        if self.options.on_full == OnFull::Refuse || size > self.options.max_size {
+            return None;
+        }
+        let state = self.state();
+        match evict {
+            Evict::Any => state.index.oldest(),
+            Evict::Refused => state.turns.oldest_refused(),
         }
     }
 

@@ -24,7 +24,7 @@ const SETTLED: Duration = Duration::from_secs(60);
 /// What a step did.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// Files that were too old.
+    /// Files that were too old, and that the store did not take.
     pub expired: Vec<Lost>,
     /// What became of the oldest file.
     pub outcome: Outcome,
@@ -83,27 +83,40 @@ pub enum Outcome {
 }
 
 impl Spool {
-    /// Deletes what is too old, and takes the oldest file to the store.
+    /// Takes the oldest file to the store, and deletes what is too old if the store does not take it.
     pub async fn process_one(self: &Arc<Self>, target: &Target, now: Timestamp) -> Step {
         let spool = Arc::clone(self);
-        let looked = tokio::task::spawn_blocking(move || {
-            let expired = spool.expire(now);
-            let found = match spool.take(now) {
-                // There is time, and somebody may have put something here.
-                Found::Nothing => {
-                    spool.tend(now);
-                    spool.take(now)
-                }
-                found => {
-                    spool.tend_aside(now);
-                    found
-                }
-            };
-            (expired, found)
+        let looked = tokio::task::spawn_blocking(move || match spool.take(now) {
+            // There is time, and somebody may have put something here.
+            Found::Nothing => {
+                spool.tend(now);
+                spool.take(now)
+            }
+            found => {
+                spool.tend_aside(now);
+                found
+            }
         });
-        let (expired, found) = looked.await.unwrap_or_else(|_| (Vec::new(), Found::Nothing));
+        let found = looked.await.unwrap_or(Found::Nothing);
         let outcome = self.settle(found, target, now).await.unwrap_or(Outcome::Empty);
+        let is_away = matches!(&outcome, Outcome::Kept { culprit: Culprit::Store, .. });
+        let chance = if is_away { Chance::None } else { Chance::Had };
+        let expired = self.expire_aside(chance, now).await;
         Step { expired, outcome }
+    }
+
+    /// Deletes files that are too old, at most `scan` of them: for a caller who has just asked the store in vain,
+    /// and knows that it is away.
+    pub fn expire(&self, now: Timestamp) -> Vec<Lost> {
+        self.expire_with(Chance::None, now)
+    }
+
+    async fn expire_aside(self: &Arc<Self>, chance: Chance, now: Timestamp) -> Vec<Lost> {
+        if self.next_expired(chance, now).is_none() {
+            return Vec::new();
+        }
+        let spool = Arc::clone(self);
+        tokio::task::spawn_blocking(move || spool.expire_with(chance, now)).await.unwrap_or_default()
     }
 
     /// Takes the file of this name to the store, out of turn. `None` if no such file waits.
@@ -119,12 +132,10 @@ impl Spool {
     }
 
     /// At most `scan` of those that are too old.
-    fn expire(&self, now: Timestamp) -> Vec<Lost> {
-        let limit = u64::from(second(now)).saturating_sub(self.options.max_age.as_secs());
+    fn expire_with(&self, chance: Chance, now: Timestamp) -> Vec<Lost> {
         let mut expired = Vec::new();
         while expired.len() < self.options.scan {
-            let oldest = self.state().index.oldest().filter(|key| u64::from(key.unix) < limit);
-            let Some(oldest) = oldest else { break };
+            let Some(oldest) = self.next_expired(chance, now) else { break };
             match self.lose(oldest) {
                 Ok(lost) => expired.extend(lost),
                 Err(error) => {
@@ -134,6 +145,16 @@ impl Spool {
             }
         }
         expired
+    }
+
+    fn next_expired(&self, chance: Chance, now: Timestamp) -> Option<Key> {
+        let limit = u64::from(second(now)).saturating_sub(self.options.max_age.as_secs());
+        let state = self.state();
+        let oldest = match chance {
+            Chance::Had => state.turns.oldest_refused(),
+            Chance::None => state.index.oldest(),
+        };
+        oldest.filter(|key| u64::from(key.unix) < limit)
     }
 
     /// The oldest file that is not put off.
@@ -146,7 +167,7 @@ impl Spool {
                 Found::Nothing => self.state().remove(key),
                 Found::Unfinished(_) => self.state().turns.put_off_until(key, now + SETTLED),
                 Found::Unreadable(name, error) => {
-                    self.put_off(key, now);
+                    self.state().turns.refuse(key, now);
                     return Found::Unreadable(name, error);
                 }
                 found @ Found::File(_) => return found,
@@ -214,7 +235,7 @@ impl Spool {
     /// What the store will never take must not stand in the way of the others.
     fn blame(&self, key: Key, failure: &Failure, now: Timestamp) -> Culprit {
         if matches!(failure.class, Class::Permanent | Class::Malformed) {
-            self.put_off(key, now);
+            self.state().turns.refuse(key, now);
             return Culprit::File;
         }
         self.state().turns.failed(key, now)
@@ -250,6 +271,15 @@ impl State {
         let key = self.turns.next(&self.index, now)?;
         Some((key, self.index.name(key)))
     }
+}
+
+/// What a file must have had before it is deleted by its age.
+#[derive(Debug, Clone, Copy)]
+enum Chance {
+    /// The store answered, and did not take it.
+    Had,
+    /// Nothing: the store is away.
+    None,
 }
 
 enum Found {

@@ -61,13 +61,17 @@ impl Spool {
             let begins = state.looking.is_none() && now >= state.next_look;
             if begins { self.filesystem.names(&self.dir).ok() } else { state.looking.take() }
         };
-        let Some(mut names) = going_on else { return };
+        let Some(mut names) = going_on else {
+            self.make_folder_again();
+            return;
+        };
         let read: Vec<_> = names.by_ref().take(self.options.scan).map_while(Result::ok).collect();
         // Others want the index meanwhile.
         for some in read.chunks(ADDED_AT_A_TIME) {
             let mut state = self.state();
             for name in some {
-                if let Some(Entry::Data(name)) = name.to_str().map(Entry::of) {
+                state.note_other(name);
+                if let Some(Entry::Data(name)) = name.as_file().map(Entry::of) {
                     state.add(name, now);
                 }
             }

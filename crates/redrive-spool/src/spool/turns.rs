@@ -45,6 +45,8 @@ pub(super) struct Turns {
     failures_in_a_row: u32,
     /// They failed, and others did not: their next failure says nothing about the store.
     suspects: HashSet<Key>,
+    /// They had their chance since the store was last away: it answered, and did not take them.
+    refused: BTreeSet<Key>,
 }
 
 impl Turns {
@@ -72,6 +74,28 @@ impl Turns {
         self.back.remove(&key);
         self.suspects.remove(&key);
         self.doubted.remove(&key);
+        self.refused.remove(&key);
+    }
+
+    /// Passes a file over for a while that the store, or the disk, does not let go by itself.
+    pub(super) fn refuse(&mut self, key: Key, now: Timestamp) {
+        self.put_off(key, now);
+        self.refused.insert(key);
+    }
+
+    /// The oldest of the files that had their chance since the store was last away.
+    pub(super) fn oldest_refused(&self) -> Option<Key> {
+        self.refused.first().copied()
+    }
+
+    /// How many files had their chance since the store was last away.
+    pub(super) fn refused(&self) -> usize {
+        self.refused.len()
+    }
+
+    /// The store was away and is back: whatever it did not take before has its chance again.
+    pub(super) fn store_came_back(&mut self) {
+        self.refused.clear();
     }
 
     /// Passes a file over for a while.
@@ -86,7 +110,7 @@ impl Turns {
     /// The store did not take a file now.
     pub(super) fn failed(&mut self, key: Key, now: Timestamp) -> Culprit {
         if self.suspects.contains(&key) {
-            self.put_off(key, now);
+            self.refuse(key, now);
             return Culprit::File;
         }
         self.pass_over(key, None);
@@ -97,6 +121,9 @@ impl Turns {
 
     /// The store took something.
     pub(super) fn store_took(&mut self) {
+        if self.failures_in_a_row > 1 {
+            self.store_came_back();
+        }
         self.failures_in_a_row = 0;
         for key in std::mem::take(&mut self.doubted) {
             self.suspects.insert(key);
