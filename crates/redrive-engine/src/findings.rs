@@ -35,6 +35,7 @@ pub fn tell(pipeline: &str, journal: &Journal, alerts: &dyn AlertService) {
         alerts.dropped(Dropped {
             pipeline: Inert::new(pipeline),
             events: damaged.records(),
+            files: 0,
             why: Inert::new(&why),
         });
     }

@@ -70,6 +70,7 @@ impl Ladder {
     /// Events fell off the last rung.
     pub(crate) fn dropped(&self, events: u64, why: &str) {
         tracing::error!(pipeline = %self.pipeline, events, error = why, "events dropped: nothing could take them");
-        self.alerts.dropped(Dropped { pipeline: Inert::new(&self.pipeline), events, why: Inert::new(why) });
+        let (pipeline, why) = (Inert::new(&self.pipeline), Inert::new(why));
+        self.alerts.dropped(Dropped { pipeline, events, files: 0, why });
     }
 }

@@ -136,6 +136,16 @@ fn describe() {
         "dlq_files_damaged_total",
         "Files that were damaged: rescued, and set aside in the store."
     );
+    describe_counter!(
+        "redrive_events_lost_total",
+        "Events of an ingest pipeline that were accepted and are gone, by the reason: evicted, expired, dropped, \
+         folder-gone."
+    );
+    describe_counter!(
+        "redrive_refused_total",
+        "Requests that an ingest pipeline refused, by the reason: queue-full, disk-full, disk-failed, stopping, \
+         server-busy, body-too-large, media-type, body-invalid."
+    );
     describe_gauge!("dlq_files_current", "Files that wait on disk.");
     describe_gauge!("dlq_size_bytes", Unit::Bytes, "Bytes that wait on disk.");
     describe_counter!("s3_events_stored_total", "Events that the object store has.");

@@ -75,7 +75,8 @@ pub(crate) enum Command {
         /// Print the reference of every setting instead, as Markdown.
         #[arg(long)]
         reference: bool,
-        /// Also connect to every database and look at its tables: name what cannot be used, change nothing.
+        /// Also connect to every database and look at its tables: name what cannot be used, change nothing. In every
+        /// object store an object is written, read and deleted.
         #[arg(long, conflicts_with = "reference")]
         connect: bool,
     },

@@ -247,9 +247,14 @@ impl From<Result<(), Trouble>> for Found {
 }
 
 impl From<&Ingest> for Found {
-    /// An ingest pipeline takes events in while its store is down: it is ready, and says what waits.
+    /// An ingest pipeline takes events in while its store is down: it is ready, and says what waits. While the disk
+    /// takes nothing either, it is not.
     fn from(ingest: &Ingest) -> Self {
         let status = ingest.status();
+        if let Some(why) = status.nowhere {
+            let detail = format!("neither the store nor the disk takes batches: {why}");
+            return Self { ok: false, reason: Some(Reason::DiskUnusable), detail };
+        }
         let files = status.spool.files;
         let reason = status.store_down.is_some().then_some(Reason::ObjectStoreUnavailable);
         let detail = match status.store_down {

@@ -204,7 +204,26 @@ const WRONG: &[Case] = &[
     ),
     (
         "[ingest.a]\nstore = \"bucket\"\n",
-        &[(2, "ingest.a.store", "found \"bucket\", expected \"s3://bucket")],
+        &[(2, "ingest.a.store.url", "found \"bucket\", expected \"s3://bucket")],
+    ),
+    (
+        "[ingest.a.store]\nurl = \"gs://b\"\nregion = \"eu\"\naccess-key = \"x\"\n",
+        &[
+            (3, "ingest.a.store.region", "`region` is no setting of a store whose `url` begins with `gs:`"),
+            (4, "ingest.a.store.access-key", "is no setting of a store whose `url` begins with `gs:`"),
+        ],
+    ),
+    (
+        "[ingest.a.store]\nurl = \"s3://b\"\npath-style = \"yes\"\naccess-key-id = \"env:NOT_THERE\"\nsession-token = \"x\"\n",
+        &[
+            (3, "ingest.a.store.path-style", "expected true or false"),
+            (4, "ingest.a.store.access-key-id", "`NOT_THERE` is not set"),
+            (4, "ingest.a.store.access-key-id", "found `access-key-id` without `secret-access-key`"),
+        ],
+    ),
+    (
+        "[ingest.a]\nraw-prefix = \"RAW/dt={day_of_month}\"\n",
+        &[(2, "ingest.a.raw-prefix", "{day_of_month} is not known; there are {date}")],
     ),
     (
         "[ingest.a]\nspool = { on-full = \"drop\", max-size = 1 }\n",
@@ -385,7 +404,7 @@ fn the_database_follows_the_data_directory() {
     let config = load("[server]\ndata-dir = \"/var/lib/redrive\"\n[ingest.a]\n");
     assert_eq!(config.server.database.expose(), "sqlite:/var/lib/redrive/redrive.db");
     assert_eq!(config.ingests[0].spool.dir.to_str(), Some("/var/lib/redrive/spool/a"));
-    assert_eq!(config.ingests[0].store.as_str(), "file:///var/lib/redrive/ingest/a");
+    assert_eq!(config.ingests[0].store.address, "file:///var/lib/redrive/ingest/a");
 }
 
 #[test]

@@ -138,6 +138,8 @@ pub struct Dropped {
     pub pipeline: Inert,
     /// How many; 0 when nobody can tell.
     pub events: u64,
+    /// In how many files or batches; 0 when they were in none.
+    pub files: u64,
     /// Why.
     pub why: Inert,
 }
@@ -180,6 +182,8 @@ pub struct HeldBack {
 /// How much an alert matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
+    /// Events are lost, or will be: somebody must look now.
+    Critical,
     /// Somebody should look.
     Warning,
     /// Good to know.
@@ -226,11 +230,12 @@ impl Alert {
     #[must_use]
     pub fn severity(&self) -> Severity {
         match self {
+            Self::Dropped(_) => Severity::Critical,
+            Self::LadderMoved(moved) if moved.to == Rung::Nowhere => Severity::Critical,
             Self::DeadLetter(_)
             | Self::MoreLetters(_)
             | Self::ThresholdReached(_)
             | Self::HandlerDown(_)
-            | Self::Dropped(_)
             | Self::HeldBack(_) => Severity::Warning,
             Self::LadderMoved(moved) if moved.to > moved.from => Severity::Warning,
             Self::LadderMoved(_) | Self::ThresholdRecovered(_) | Self::HandlerUp(_) | Self::Report(_) => {

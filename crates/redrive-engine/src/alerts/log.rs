@@ -30,6 +30,7 @@ impl Channel for LogChannel {
     async fn send(&self, alert: &Alert) -> Result<(), ChannelError> {
         let block = block(&Message::of(alert));
         match alert.severity() {
+            Severity::Critical => tracing::error!("{block}"),
             Severity::Warning => tracing::warn!("{block}"),
             Severity::Notice => tracing::info!("{block}"),
         }

@@ -134,6 +134,7 @@ fn dropped(dropped: &Dropped) -> Message {
         events => format!("{} events were lost", Grouped(events)),
     };
     Message::new(format!("{what} in {}", dropped.pipeline))
+        .with_count("files", dropped.files)
         .with("why", &dropped.why)
         .with("what to do", "whoever sent them must send them again")
 }
@@ -218,7 +219,7 @@ mod tests {
             (1, "1 event was lost in orders"),
             (2_000, "2,000 events were lost in orders"),
         ] {
-            let lost = Dropped { pipeline: "orders".into(), events, why: "damaged".into() };
+            let lost = Dropped { pipeline: "orders".into(), events, files: 0, why: "damaged".into() };
             assert_eq!(Message::of(&Alert::Dropped(lost)).title, title);
         }
     }

@@ -88,6 +88,7 @@ impl Channel for WebhookChannel {
 impl<'a> Document<'a> {
     fn of(alert: &'a Alert, sent_at: Timestamp) -> Self {
         let severity = match alert.severity() {
+            Severity::Critical => "critical",
             Severity::Warning => "warning",
             Severity::Notice => "notice",
         };
@@ -171,8 +172,8 @@ mod tests {
                 }),
             ),
             (
-                Alert::Dropped(Dropped { pipeline, events: 3, why: "full".into() }),
-                serde_json::json!({ "kind": "dropped", "pipeline": "orders", "events": 3, "why": "full" }),
+                Alert::Dropped(Dropped { pipeline, events: 3, files: 1, why: "full".into() }),
+                serde_json::json!({ "kind": "dropped", "pipeline": "orders", "events": 3, "files": 1, "why": "full" }),
             ),
             (
                 Alert::Report(Report::new("orders", [("A".to_owned(), 2)], Some(Timestamp::UNIX_EPOCH))),

@@ -1,14 +1,17 @@
-//! The conveyor: forms batches, starts their delivery, and takes files from the spool when idle.
+//! The conveyor: forms batches, starts their delivery, and takes files from the spool: one after another while
+//! nothing is uploaded, and their share under load.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::delivery::Formed;
+use super::share::Urgency;
 use super::{Arrival, Ingest, Item};
 
 /// The one task that moves events.
@@ -21,7 +24,10 @@ pub(super) struct Conveyor {
     /// When the batch is due, however small.
     due: Option<Instant>,
     uploads: JoinSet<()>,
-    recovery: JoinSet<()>,
+    /// Ends with whether a file went.
+    recovery: JoinSet<bool>,
+    /// Live batches since the last file had its turn.
+    since_file: u32,
 }
 
 impl Conveyor {
@@ -35,6 +41,7 @@ impl Conveyor {
             due: None,
             uploads: JoinSet::new(),
             recovery: JoinSet::new(),
+            since_file: 0,
         }
     }
 
@@ -46,11 +53,12 @@ impl Conveyor {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                Some(ended) = self.uploads.join_next() => self.ingest.note_end(ended),
-                Some(ended) = self.recovery.join_next() => self.ingest.note_end(ended),
+                Some(ended) = self.uploads.join_next() => { self.ingest.note_end(ended); }
+                Some(ended) = self.recovery.join_next() => self.go_on(ended),
+                // Before the arrivals: under load there always is one.
+                _ = tick.tick() => self.look(),
                 () = due(self.due), if has_room => self.cut(),
                 Some(arrival) = self.arrivals.recv(), if has_room => self.take(arrival),
-                _ = tick.tick() => self.rest(),
             }
         }
         self.finish().await;
@@ -85,15 +93,40 @@ impl Conveyor {
     fn deliver(&mut self, formed: Formed) {
         let ingest = Arc::clone(&self.ingest);
         self.uploads.spawn(async move { ingest.deliver(formed).await });
+        self.since_file = self.since_file.saturating_add(1);
+        if self.ingest.is_turn_of_a_file(self.since_file) {
+            self.recover(1);
+        }
     }
 
-    /// Nothing else to do: the gauges, and the oldest file, if nothing is being uploaded.
-    fn rest(&mut self) {
+    /// Now and then: the gauges, and the oldest file if nothing is being uploaded. While the store is down, a file
+    /// may ask whether it is back, whatever else goes on: live batches do not wait for it.
+    fn look(&mut self) {
         self.ingest.show_levels();
-        if self.uploads.is_empty() && self.recovery.is_empty() && self.ingest.outage.take_turn() {
-            let ingest = Arc::clone(&self.ingest);
-            self.recovery.spawn(async move { ingest.recover().await });
+        if self.uploads.is_empty() {
+            self.recover(self.ingest.options.recovery_files);
+        } else if self.ingest.outage.is_down() || self.ingest.is_turn_of_a_file(self.since_file) {
+            self.recover(1);
         }
+    }
+
+    /// A file went. While they are urgent, the next one does not wait for anything.
+    fn go_on(&mut self, ended: Result<bool, JoinError>) {
+        let is_gone = self.ingest.note_end(ended).unwrap_or(false);
+        if is_gone && self.ingest.is_turn_of_a_file(0) {
+            self.recover(1);
+        }
+    }
+
+    /// The next files of the spool, unless some are on their way, or the store is down and it is not time to ask.
+    fn recover(&mut self, files: u32) {
+        if !self.recovery.is_empty() {
+            return;
+        }
+        let Some(turn) = self.ingest.outage.take_turn() else { return };
+        self.since_file = 0;
+        let ingest = Arc::clone(&self.ingest);
+        self.recovery.spawn(async move { ingest.recover(turn, files).await });
     }
 
     /// What is in memory goes to the store, or to disk when that takes too long.
@@ -110,6 +143,7 @@ impl Conveyor {
         }
         self.recovery.shutdown().await;
         self.ingest.show_levels();
+        self.ingest.losses.report_all();
     }
 
     /// Waits for the uploads that are under way.
@@ -129,10 +163,23 @@ async fn due(at: Option<Instant>) {
 
 impl Ingest {
     /// A defect ends one upload, and no other. What it had is in the journal, for the next start, or lost.
-    fn note_end(&self, ended: Result<(), JoinError>) {
-        if let Err(error) = ended {
-            tracing::error!(pipeline = %self.name, %error, "a defect ended an upload");
-        }
+    fn note_end<T>(&self, ended: Result<T, JoinError>) -> Option<T> {
+        ended
+            .inspect_err(|error| tracing::error!(pipeline = %self.name, %error, "a defect ended an upload"))
+            .ok()
+    }
+
+    /// Whether a file goes now, beside so many live batches since the last one.
+    fn is_turn_of_a_file(&self, live_batches: u32) -> bool {
+        let oldest = self.spool.stats().oldest;
+        let urgency = Urgency {
+            oldest: oldest.map(|oldest| Timestamp::now().duration_since(oldest).unsigned_abs()),
+            max_age: self.options.spool_options.max_age,
+            is_short_of_room: self.spool.is_short_of_room(),
+        };
+        !self.outage.is_down()
+            && urgency.oldest.is_some()
+            && live_batches >= urgency.batches_before_next(self.options.recovery_share)
     }
 
     /// The stop could not wait any longer for those that neither the store nor the disk has taken.
@@ -150,6 +197,9 @@ impl Ingest {
     }
 
     fn show_levels(&self) {
+        self.intake.look();
+        self.report_findings();
+        self.losses.report();
         let backlog = self.backlog.load(Ordering::Relaxed);
         self.tally.levels(self.spool.stats(), backlog);
     }

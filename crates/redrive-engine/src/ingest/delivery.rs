@@ -8,10 +8,13 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use redrive_core::failure::{Class, Failure};
 use redrive_spool::journal::Span;
+use redrive_spool::spool::Evict;
 use redrive_spool::{Batch, Error as DiskError};
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::losses::Loss;
 use super::notice::Notice;
+use super::outage::Turn;
 use super::record::Cut;
 use super::{Ingest, Item, WhenFull};
 use crate::alerts::{HandlerDown, HandlerUp, Inert};
@@ -94,33 +97,51 @@ impl Ingest {
         }
     }
 
-    /// Whether the store took it. Recovery waits until nothing is being uploaded, and under a steady load
-    /// that is never: so a live batch asks a store that is down, whatever waits on disk. And nothing is
-    /// deleted for want of room while nobody knows whether the store is back.
-    async fn upload(&self, name: &str, batch: &Batch, events: u64) -> bool {
-        let asks =
-            self.outage.take_turn() || (self.spool.evicts_for(batch) && self.outage.take_turn_before_loss());
-        asks && self.put(name, batch, events).await
+    /// Whether the store took it. While it is down, one batch at a time may ask whether it is back, and the others
+    /// go to disk at once. And nothing is deleted for want of room while nobody knows whether the store is back.
+    async fn upload(self: &Arc<Self>, name: &str, batch: &Batch, events: u64) -> bool {
+        let turn = self
+            .outage
+            .take_turn()
+            .or_else(|| self.spool.evicts_for(batch).then(|| self.outage.take_turn_before_loss()).flatten());
+        match turn {
+            Some(turn) => self.put(name, batch, events, turn).await,
+            None => false,
+        }
     }
 
-    async fn put(&self, name: &str, batch: &Batch, events: u64) -> bool {
+    async fn put(self: &Arc<Self>, name: &str, batch: &Batch, events: u64, turn: Turn) -> bool {
         let put = tokio::select! {
             put = self.target.put_raw(name, batch.data.clone()) => put,
+            () = self.outage.overtakes(&turn) => {
+                tracing::debug!(pipeline = %self.name, batch = name, "others found the store down: the batch goes to disk");
+                return false;
+            }
             () = self.out_of_time() => Err(Failure::transient("Stopping", "the pipeline stops, and the store is slow")),
         };
         match put {
             Ok(()) => {
                 self.tally.stored.increment(events);
                 self.tally.delivered.increment(events);
-                self.books.delivered(events);
+                self.books.delivered(events, name);
                 self.store_answered();
                 true
             }
             Err(failure) => {
-                self.not_taken(name, events, &failure);
+                self.not_taken(name, events, &failure, &turn);
+                if turn.is_probe() {
+                    self.expire().await;
+                }
                 false
             }
         }
+    }
+
+    /// The store was asked just now, and is away: what is too old goes.
+    async fn expire(self: &Arc<Self>) {
+        let ingest = Arc::clone(self);
+        let expiring = tokio::task::spawn_blocking(move || ingest.spool.expire(Timestamp::now()));
+        self.expired(&expiring.await.unwrap_or_default());
     }
 
     /// Half of the time that a stop may take is over: the other half is for the disk.
@@ -132,13 +153,15 @@ impl Ingest {
     /// Whether the batch need not be tried again: it is on disk, or dropped and counted.
     async fn save(self: &Arc<Self>, name: &str, batch: &Batch, events: u64) -> bool {
         let (ingest, owned_name, owned) = (Arc::clone(self), name.to_owned(), batch.clone());
-        let saving =
-            tokio::task::spawn_blocking(move || ingest.spool.save(&owned_name, &owned, Timestamp::now()));
+        let evict = if self.outage.is_confirmed() { Evict::Any } else { Evict::Refused };
+        let saving = tokio::task::spawn_blocking(move || {
+            ingest.spool.save_evicting(&owned_name, &owned, evict, Timestamp::now())
+        });
         match saving.await {
             Ok(Ok(evicted)) => {
                 self.tally.enqueued.increment(events);
-                self.books.spooled(events);
-                self.tally.rung(Rung::Disk);
+                self.books.spooled(events, name);
+                self.fallback.went(Rung::Disk);
                 self.evicted(&evicted);
                 true
             }
@@ -149,21 +172,33 @@ impl Ingest {
 
     fn not_saved(&self, name: &str, events: u64, error: &DiskError) -> bool {
         let evicts = self.options.on_full == WhenFull::EvictOldest;
-        let is_too_large = matches!(error, DiskError::Full { .. });
-        if evicts && (is_too_large || self.journal.is_none()) {
+        // Otherwise there is room once files are uploaded, or the store is known to be away.
+        let is_too_large = matches!(error, DiskError::Full { more, limit, .. } if more > limit);
+        let has_failed = self.journal.is_none() && matches!(error, DiskError::Io { .. });
+        if evicts && (is_too_large || has_failed) {
             self.drop_batch(name, events, &error.to_string());
             return true;
         }
-        tracing::error!(pipeline = %self.name, %error, events, "neither the store nor the disk takes a batch: it is kept and tried again");
+        self.not_placed(events, error);
         false
+    }
+
+    /// It is kept, and tried again.
+    fn not_placed(&self, events: u64, error: &DiskError) {
+        if matches!(error, DiskError::Full { .. }) && !self.outage.is_confirmed() {
+            tracing::info!(pipeline = %self.name, events, "a batch waits for room in the spool");
+            return;
+        }
+        tracing::error!(pipeline = %self.name, %error, events, "neither the store nor the disk takes a batch: it is kept and tried again");
+        self.fallback.nowhere(&error.to_string());
     }
 
     pub(super) fn drop_batch(&self, name: &str, events: u64, reason: &str) {
         self.tally.dropped.increment(events);
         self.books.dropped(events);
-        self.tally.rung(Rung::Nowhere);
-        let why = format!("{events} events are lost: {reason}");
-        self.notify(Notice::Dropped, name, events, &Failure::permanent("Dropped", why));
+        self.fallback.nowhere(reason);
+        self.losses.note(Loss::Dropped, name, events, reason);
+        self.losses.report();
     }
 
     /// The next room has it: the journal lets go.
@@ -181,24 +216,24 @@ impl Ingest {
     }
 
     /// An outage is the store's affair; what it refuses for good is the batch's, and the others go on.
-    fn not_taken(&self, name: &str, events: u64, failure: &Failure) {
+    fn not_taken(&self, name: &str, events: u64, failure: &Failure, turn: &Turn) {
         self.tally.put_errors.increment(1);
         if matches!(failure.class, Class::Permanent | Class::Malformed) {
             self.refused(name, events, failure);
         } else {
-            self.store_failed(failure);
+            self.store_failed(turn, failure);
         }
     }
 
-    /// That says nothing about a store which is down.
+    /// That says nothing about a store which is down: whoever had the turn leaves it to the next.
     pub(super) fn refused(&self, name: &str, events: u64, failure: &Failure) {
-        self.outage.give_turn_back();
         self.notify(Notice::Refused, name, events, failure);
     }
 
-    pub(super) fn store_failed(&self, failure: &Failure) {
-        if self.outage.failed(&failure.to_string()) {
+    pub(super) fn store_failed(&self, turn: &Turn, failure: &Failure) {
+        if self.outage.failed(turn, &failure.to_string()) {
             tracing::warn!(pipeline = %self.name, error = %failure, "the store does not take batches: they wait on disk");
+            self.tally.store_down(true);
             self.alerts.handler_down(HandlerDown {
                 pipeline: Inert::new(&self.name),
                 handler: Inert::new("store"),
@@ -209,8 +244,10 @@ impl Ingest {
 
     pub(super) fn store_answered(&self) {
         self.spool.store_took();
-        self.tally.rung(if self.spool.stats().files == 0 { Rung::Target } else { Rung::Disk });
+        self.fallback.went(if self.spool.stats().files == 0 { Rung::Target } else { Rung::Disk });
         if self.outage.answered() {
+            self.spool.store_came_back();
+            self.tally.store_down(false);
             let files = self.spool.stats().files;
             tracing::info!(pipeline = %self.name, files, "the store is back: what waits on disk is uploaded");
             self.alerts

@@ -22,6 +22,7 @@ use redrive_spool::spool::{self, Inspection, Waiting, inspect};
 use super::Ingest;
 use super::books::Fate;
 use super::listing::{First, is_meant, place};
+use super::outage::Turn;
 
 /// The type of a letter: it holds many events.
 const BATCH: &str = "batch";
@@ -180,7 +181,7 @@ impl DeadLetterQueue for SpooledFiles {
                 continue;
             };
             let refusal = refusal(&outcome);
-            self.ingest.recovered(outcome);
+            self.ingest.recovered(outcome, &Turn::default());
             match refusal {
                 Some(Kept::Away(failure)) => {
                     self.interrupt(order, &acted);
@@ -225,7 +226,7 @@ impl DeadLetterQueue for SpooledFiles {
                 continue;
             };
             self.ingest.tally.resolved.increment(events);
-            self.ingest.books.left_disk(Fate::Resolved, events, self.ingest.author(id));
+            self.ingest.books.left_disk(Fate::Resolved, events, id);
             tracing::warn!(pipeline = %self.ingest.name, file = %id, events, operator = operator.name(), note, "a file was resolved: it is not uploaded, and kept in .resolved of the spool");
             acted.done.push(id.clone());
         }

@@ -9,23 +9,29 @@
 //! 4. It is uploaded; what the store does not take is saved in the spool.
 //! 5. Only then it is acknowledged in the journal, and its room in the queue is free.
 //!
-//! When nothing is being uploaded, the oldest file of the spool is: one at a time.
+//! The oldest file of the spool is uploaded when nothing else is, and beside the live batches for its share: one
+//! file at a time.
 //!
 //! # What is lost, and when
 //! With a journal, nothing, but what `evict-oldest`, age, or a batch larger than the whole spool take away,
-//! counted. Without one (the founding behaviour) also what is in memory when the process dies, and a batch
+//! counted. None of that happens while the store answers: age takes only files that the store has been asked to
+//! take since it was last away, and a full spool makes room by uploading while senders are refused. Without one (the founding behaviour) also what is in memory when the process dies, and a batch
 //! that neither the store nor the disk takes.
 
 mod books;
 mod conveyor;
 mod delivery;
+mod fallback;
+mod intake;
 mod letters;
 mod listing;
+mod losses;
 mod notice;
 mod outage;
 mod record;
 mod recovery;
 mod replay;
+mod share;
 mod tally;
 
 use std::path::{Path, PathBuf};
@@ -47,7 +53,11 @@ use crate::alerts::AlertService;
 use crate::findings;
 use crate::ladder::Rung;
 use crate::refusals::Refusals;
-use books::{Author, Books};
+use books::Books;
+use fallback::Fallback;
+pub use intake::Cause;
+use intake::Intake;
+use losses::Losses;
 use outage::Outage;
 use tally::Tally;
 
@@ -76,6 +86,8 @@ pub struct IngestOptions {
     pub recovery_interval: Duration,
     /// How many files are taken each time. One, unless a long outage is to be made up for.
     pub recovery_files: u32,
+    /// Under load one file is taken beside so many live batches; more often the nearer the oldest is to its end.
+    pub recovery_share: u32,
     /// How long uploads may take when the pipeline stops.
     pub grace: Duration,
 }
@@ -97,6 +109,7 @@ impl IngestOptions {
             journal: Some((dir.join("journal"), JournalOptions::default())),
             recovery_interval: Duration::from_millis(100),
             recovery_files: 1,
+            recovery_share: 4,
             grace: Duration::from_secs(8),
         }
     }
@@ -105,7 +118,7 @@ impl IngestOptions {
 /// What happens when the spool is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The oldest files are deleted.
+    /// The oldest files are deleted, once the store is known to be away; until then senders are refused.
     EvictOldest,
     /// Senders are refused at once.
     Reject,
@@ -144,6 +157,9 @@ pub struct Ingest {
     backlog: AtomicU64,
     outage: Outage,
     refusals: Refusals,
+    intake: Intake,
+    losses: Losses,
+    fallback: Fallback,
     tally: Tally,
     books: Books,
     stop: CancellationToken,
@@ -174,6 +190,8 @@ pub struct IngestStatus {
     pub spool: SpoolStats,
     /// What the store said, while it does not answer.
     pub store_down: Option<String>,
+    /// Why neither the store nor the disk takes batches, while they do not.
+    pub nowhere: Option<String>,
 }
 
 /// Room is counted in units of so many bytes.
@@ -206,8 +224,9 @@ impl Ingest {
         target: Target,
         alerts: Arc<dyn AlertService>,
     ) -> Result<Arc<Self>, DiskError> {
-        let (dir, spool_options) = (&options.spool, options.spool_options.clone());
-        let spool = Spool::open_on(Arc::clone(&filesystem), dir, spool_options, Timestamp::now())?;
+        let spool_options = options.spool_options.clone();
+        let spool =
+            Spool::open_on(Arc::clone(&filesystem), &options.spool, spool_options.clone(), Timestamp::now())?;
         let spool = Arc::new(spool);
         let journal = match &options.journal {
             Some((dir, journal)) => Some(Journal::open_on(filesystem, dir, *journal)?),
@@ -217,11 +236,13 @@ impl Ingest {
             findings::tell(name, journal, &*alerts);
         }
         let (inbox, arrivals) = mpsc::unbounded_channel();
-        let tally = Tally::new(name);
-        tally.rung(if spool.stats().files == 0 { Rung::Target } else { Rung::Disk });
+        let level = if spool.stats().files == 0 { Rung::Target } else { Rung::Disk };
         Ok(Arc::new(Self {
             name: name.to_owned(),
             refusals: Refusals::new(name, Arc::clone(&alerts)),
+            intake: Intake::new(name, Arc::clone(&alerts)),
+            losses: Losses::new(name, Arc::clone(&alerts)),
+            fallback: Fallback::new(name, Arc::clone(&alerts), level),
             room: Arc::new(Semaphore::new(units(options.queue))),
             options,
             spool,
@@ -232,8 +253,8 @@ impl Ingest {
             arrivals: std::sync::Mutex::new(Some(arrivals)),
             backlog: AtomicU64::new(0),
             outage: Outage::default(),
-            tally,
-            books: Books::default(),
+            tally: Tally::new(name),
+            books: Books::new(&spool_options.instance),
             stop: CancellationToken::new(),
         }))
     }
@@ -244,6 +265,16 @@ impl Ingest {
     /// # Errors
     /// [`NotAccepted`]; nothing was stored.
     pub async fn accept(self: &Arc<Self>, lines: Bytes, events: u64) -> Result<(), NotAccepted> {
+        let accepted = self.try_accept(lines, events).await;
+        accepted.inspect_err(|error| self.intake.refused(error.into(), &error.to_string()))
+    }
+
+    /// A request was refused before its events came here.
+    pub fn note_refused(&self, cause: Cause) {
+        self.intake.refused(cause, "the body was not read");
+    }
+
+    async fn try_accept(self: &Arc<Self>, lines: Bytes, events: u64) -> Result<(), NotAccepted> {
         if self.stop.is_cancelled() {
             return Err(NotAccepted::Stopping);
         }
@@ -291,12 +322,6 @@ impl Ingest {
         Arc::new(letters::SpooledFiles::of(self))
     }
 
-    /// Who wrote the file of this name.
-    fn author(&self, file: &str) -> Author {
-        let ours = format!("_{}_", self.options.spool_options.instance);
-        if file.contains(&ours) { Author::Ours } else { Author::Other }
-    }
-
     /// How it is.
     #[must_use]
     pub fn status(&self) -> IngestStatus {
@@ -304,6 +329,7 @@ impl Ingest {
             backlog: self.backlog.load(Ordering::Relaxed),
             spool: self.spool.stats(),
             store_down: self.outage.error(),
+            nowhere: self.fallback.why_nowhere(),
         }
     }
 
@@ -320,6 +346,13 @@ impl Ingest {
             && self.spool.is_full_for(bytes as u64)
         {
             return Err(NotAccepted::DiskFull("the spool has reached its size".to_owned()));
+        }
+        if self.options.on_full == WhenFull::EvictOldest
+            && !self.outage.is_confirmed()
+            && self.spool.is_short_of_room()
+        {
+            let why = "the spool has reached its size, and its files are uploaded first";
+            return Err(NotAccepted::DiskFull(why.to_owned()));
         }
         room.try_acquire_many_owned(units).map_err(|_| NotAccepted::QueueFull)
     }

@@ -3,10 +3,11 @@
 use jiff::Timestamp;
 use redrive_core::failure::Failure;
 use redrive_core::fingerprint::Fingerprint;
-use redrive_spool::spool::Lost;
+use redrive_spool::spool::{Finding, Lost};
 
 use super::Ingest;
 use super::books::Fate;
+use super::losses::Loss;
 use crate::alerts::{DeadLetterAlert, Inert};
 
 /// What people are told.
@@ -14,10 +15,8 @@ use crate::alerts::{DeadLetterAlert, Inert};
 pub(super) enum Notice {
     Damaged,
     Unreadable,
-    Evicted,
-    Expired,
-    Dropped,
     Refused,
+    NoFile,
 }
 
 impl Notice {
@@ -25,10 +24,8 @@ impl Notice {
         match self {
             Self::Damaged => "file damaged",
             Self::Unreadable => "file unreadable",
-            Self::Evicted => "file evicted",
-            Self::Expired => "file expired",
-            Self::Dropped => "batch dropped",
             Self::Refused => "file refused",
+            Self::NoFile => "no file",
         }
     }
 }
@@ -36,31 +33,50 @@ impl Notice {
 impl Ingest {
     /// Files had to make room.
     pub(super) fn evicted(&self, lost: &[Lost]) {
-        self.deleted(lost, Notice::Evicted, "the spool was full and its oldest file is deleted");
+        self.deleted(lost, Loss::Evicted);
     }
 
     /// Files were too old.
     pub(super) fn expired(&self, lost: &[Lost]) {
-        self.deleted(lost, Notice::Expired, "the file was older than max-age and is deleted");
+        self.deleted(lost, Loss::Expired);
     }
 
-    fn deleted(&self, lost: &[Lost], notice: Notice, why: &str) {
+    /// Reports what was found in the folder of the spool.
+    pub(super) fn report_findings(&self) {
+        for finding in self.spool.findings() {
+            match finding {
+                Finding::NoFile { name, what } => {
+                    let message = format!("it is {what}, and is left alone: take it out of the folder");
+                    self.notify(Notice::NoFile, &name, 0, &Failure::permanent("NoFile", message));
+                }
+                Finding::FolderGone { files } => self.folder_gone(files),
+            }
+        }
+    }
+
+    /// Somebody has deleted the folder of the spool.
+    fn folder_gone(&self, files: u64) {
+        let events = self.books.folder_gone();
+        let dir = self.spool.dir().display().to_string();
+        tracing::error!(pipeline = %self.name, dir, files, "the folder of the spool was deleted: it is made again, without its files");
+        self.losses.note_many(Loss::FolderGone, &dir, events, files);
+        self.losses.report();
+    }
+
+    fn deleted(&self, lost: &[Lost], loss: Loss) {
         for Lost { file, events } in lost {
             self.tally.expired.increment(1);
-            self.books.left_disk(Fate::Expired, *events, self.author(file));
-            let failure = Failure::permanent("Deleted", format!("{why}, with {events} events"));
-            self.notify(notice, file, *events, &failure);
+            self.books.left_disk(Fate::Expired, *events, file);
+            self.losses.note(loss, file, *events, "");
+        }
+        if !lost.is_empty() {
+            self.losses.report();
         }
     }
 
     pub(super) fn notify(&self, notice: Notice, file: &str, events: u64, failure: &Failure) {
         let what = notice.name();
-        match notice {
-            Notice::Dropped => {
-                tracing::error!(pipeline = %self.name, file, events, error = %failure, "{what}");
-            }
-            _ => tracing::warn!(pipeline = %self.name, file, events, error = %failure, "{what}"),
-        }
+        tracing::warn!(pipeline = %self.name, file, events, error = %failure, "{what}");
         self.alerts.dead_letter(DeadLetterAlert {
             pipeline: Inert::new(&self.name),
             event_id: Inert::new(file),

@@ -1,77 +1,130 @@
-//! Whether the object store answers. While it does not, batches go to disk at once, and one of them, or
-//! the oldest file, asks now and then: whoever comes first when it is time.
+//! Whether the object store answers. While it does not, batches go to disk at once, and one request at a time
+//! asks whether it is back: a batch, the oldest file, or a probe, whichever comes first when it is time.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// What was asked within this time was asked just now.
 const JUST_NOW: Duration = Duration::from_secs(1);
+/// A store that has not answered for so long is away, even if no probe has come back yet.
+const CONFIRMED_AFTER: Duration = Duration::from_secs(10);
+/// How long uploads that are under way when an outage begins may still take.
+const UNDER_WAY: Duration = Duration::from_secs(1);
 
-/// How the store is.
+/// How the store is. Clones are one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Outage(Arc<Shared>);
+
 #[derive(Debug, Default)]
-pub(super) struct Outage(Mutex<Option<Down>>);
+struct Shared {
+    state: Mutex<State>,
+    is_down: watch::Sender<bool>,
+}
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Default)]
+struct State {
+    down: Option<Down>,
+    /// Each probe has a number of its own.
+    probes: u64,
+}
+
+#[derive(Debug)]
 struct Down {
     error: String,
+    since: Instant,
     ask_at: Instant,
     pause: Duration,
     /// When it failed last.
     failed_at: Instant,
-    /// Whether somebody is asking.
-    asking: bool,
+    /// The probe that is out.
+    probe: Option<u64>,
+    /// Probes that have failed since it is down.
+    failed_probes: u32,
+}
+
+/// The right to send something to the store. While the store is down it is the one probe: whoever drops it
+/// without an outcome leaves the question to the next.
+#[derive(Debug, Default)]
+pub(super) struct Turn(Option<Probe>);
+
+#[derive(Debug)]
+struct Probe {
+    outage: Outage,
+    number: u64,
+}
+
+impl Turn {
+    /// Whether it asks a store that is known to be down.
+    pub(super) const fn is_probe(&self) -> bool {
+        self.0.is_some()
+    }
 }
 
 impl Outage {
     pub(super) fn is_down(&self) -> bool {
-        self.state().is_some()
+        self.state().down.is_some()
+    }
+
+    /// Whether the store is away beyond doubt: a single failure may be an accident of a store that works.
+    pub(super) fn is_confirmed(&self) -> bool {
+        let now = Instant::now();
+        let is_away = |down: &Down| down.failed_probes > 0 || now >= down.since + CONFIRMED_AFTER;
+        self.state().down.as_ref().is_some_and(is_away)
     }
 
     /// What the store said, while it is down.
     pub(super) fn error(&self) -> Option<String> {
-        self.state().as_ref().map(|down| down.error.clone())
+        self.state().down.as_ref().map(|down| down.error.clone())
     }
 
-    /// Whether the caller may ask: always, while the store is up; while it is down one asks, and the others
-    /// do not until it is time again.
-    pub(super) fn take_turn(&self) -> bool {
+    /// Anybody may ask a store that is up. While it is down one asks, and the others do not until that one has
+    /// its answer and it is time again.
+    pub(super) fn take_turn(&self) -> Option<Turn> {
         let now = Instant::now();
-        self.state().as_mut().is_none_or(|down| now >= down.ask_at && down.take_turn(now))
+        self.turn_if(|down| now >= down.ask_at)
     }
 
-    /// Whether the caller has to ask before something is deleted for want of room: unless somebody does, or
-    /// just did.
-    pub(super) fn take_turn_before_loss(&self) -> bool {
+    /// The probe before something is deleted for want of room, whether or not it is time: unless somebody asks, or
+    /// just did, or the store is up, which whoever found out has asked.
+    pub(super) fn take_turn_before_loss(&self) -> Option<Turn> {
         let now = Instant::now();
-        let is_stale = |down: &Down| !down.asking && now >= down.failed_at + JUST_NOW;
-        self.state().as_mut().is_some_and(|down| is_stale(down) && down.take_turn(now))
+        self.turn_if(|down| now >= down.failed_at + JUST_NOW).filter(Turn::is_probe)
     }
 
-    /// Whoever took the turn had nothing to ask with.
-    pub(super) fn give_turn_back(&self) {
-        if let Some(down) = self.state().as_mut().filter(|down| down.asking) {
-            down.asking = false;
-            down.ask_at = Instant::now();
-        }
-    }
-
-    /// The store failed. Whether that is news.
-    pub(super) fn failed(&self, error: &str) -> bool {
-        let now = Instant::now();
+    fn turn_if(&self, is_time: impl Fn(&Down) -> bool) -> Option<Turn> {
         let mut state = self.state();
-        let Some(down) = state.as_mut() else {
-            let (error, pause) = (error.to_owned(), FIRST_PAUSE);
-            *state = Some(Down { error, ask_at: now + pause, pause, failed_at: now, asking: false });
+        let number = state.probes + 1;
+        let Some(down) = state.down.as_mut() else { return Some(Turn(None)) };
+        if down.probe.is_some() || !is_time(down) {
+            return None;
+        }
+        down.probe = Some(number);
+        state.probes = number;
+        Some(Turn(Some(Probe { outage: self.clone(), number })))
+    }
+
+    /// The store failed whoever had this turn. Whether that is news.
+    pub(super) fn failed(&self, turn: &Turn, error: &str) -> bool {
+        let now = Instant::now();
+        let probe = turn.0.as_ref().map(|probe| probe.number);
+        let mut state = self.state();
+        let Some(down) = state.down.as_mut() else {
+            state.down = Some(Down::new(error, now));
+            drop(state);
+            self.0.is_down.send_replace(true);
             return true;
         };
         down.error = error.to_owned();
         down.failed_at = now;
-        // Uploads that were under way together fail together: that is one failure.
-        if std::mem::take(&mut down.asking) || now >= down.ask_at {
+        // Uploads that were under way together fail together: that says no more than one of them.
+        if probe.is_some() && down.probe == probe {
+            down.probe = None;
+            down.failed_probes += 1;
             down.pause = (down.pause * 2).min(LONGEST_PAUSE);
             down.ask_at = now + down.pause;
         }
@@ -80,20 +133,51 @@ impl Outage {
 
     /// The store answered. Whether that is news.
     pub(super) fn answered(&self) -> bool {
-        self.state().take().is_some()
+        let was_down = self.state().down.take().is_some();
+        if was_down {
+            self.0.is_down.send_replace(false);
+        }
+        was_down
     }
 
-    fn state(&self) -> MutexGuard<'_, Option<Down>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns when whoever has this turn should not wait for the store any longer, because others have found it
+    /// down. The probe waits for its answer.
+    pub(super) async fn overtakes(&self, turn: &Turn) {
+        if turn.is_probe() {
+            return std::future::pending().await;
+        }
+        let mut is_down = self.0.is_down.subscribe();
+        // The sender lives as long as this does.
+        let _ = is_down.wait_for(|is_down| *is_down).await;
+        tokio::time::sleep(UNDER_WAY).await;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Down {
-    /// An answer that never comes does not keep the others from asking.
-    fn take_turn(&mut self, now: Instant) -> bool {
-        self.asking = true;
-        self.ask_at = now + self.pause;
-        true
+    fn new(error: &str, now: Instant) -> Self {
+        Self {
+            error: error.to_owned(),
+            since: now,
+            ask_at: now + FIRST_PAUSE,
+            pause: FIRST_PAUSE,
+            failed_at: now,
+            probe: None,
+            failed_probes: 0,
+        }
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        let mut state = self.outage.state();
+        if let Some(down) = state.down.as_mut().filter(|down| down.probe == Some(self.number)) {
+            down.probe = None;
+            down.ask_at = Instant::now();
+        }
     }
 }
 
@@ -101,44 +185,103 @@ impl Down {
 mod tests {
     use super::*;
 
+    fn down() -> Outage {
+        let outage = Outage::default();
+        outage.failed(&Turn::default(), "503");
+        outage
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_store_that_is_down_is_asked_less_and_less_often_until_it_answers() {
         let outage = Outage::default();
-        assert!(outage.take_turn() && !outage.is_down());
-        assert!(outage.failed("503"));
-        assert!(!outage.take_turn());
+        let turn = outage.take_turn().unwrap();
+        assert!(!turn.is_probe() && !outage.is_down());
+        assert!(outage.failed(&turn, "503"));
+        assert!(outage.take_turn().is_none());
         tokio::time::advance(FIRST_PAUSE).await;
-        assert!(outage.take_turn() && !outage.take_turn(), "one asks");
-        assert!(!outage.failed("503"), "no news");
+        let probe = outage.take_turn().unwrap();
+        assert!(probe.is_probe() && outage.take_turn().is_none(), "one asks");
+        assert!(!outage.failed(&probe, "503"), "no news");
         tokio::time::advance(FIRST_PAUSE).await;
-        assert!(!outage.take_turn());
+        assert!(outage.take_turn().is_none());
         assert!(outage.answered() && !outage.answered());
-        assert!(outage.take_turn());
+        assert!(outage.take_turn().is_some());
+    }
+
+    /// While the first probe hung for 30 s, another one went out each second, until all slots for uploads hung.
+    #[tokio::test(start_paused = true)]
+    async fn while_a_probe_has_no_answer_nobody_else_asks() {
+        let outage = down();
+        tokio::time::advance(FIRST_PAUSE).await;
+        let probe = outage.take_turn().unwrap();
+        tokio::time::advance(Duration::from_secs(600)).await;
+        assert!(outage.take_turn().is_none() && outage.take_turn_before_loss().is_none());
+        outage.failed(&Turn::default(), "one that was under way");
+        assert!(outage.take_turn().is_none());
+        outage.failed(&probe, "timed out");
+        drop(probe);
+        tokio::time::advance(LONGEST_PAUSE).await;
+        assert!(outage.take_turn().is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_that_was_not_used_is_somebody_elses() {
-        let outage = Outage::default();
-        outage.failed("503");
+        let outage = down();
         tokio::time::advance(FIRST_PAUSE).await;
-        assert!(outage.take_turn());
-        outage.give_turn_back();
-        assert!(outage.take_turn());
-        // The one who asks never comes back.
+        drop(outage.take_turn().unwrap());
+        let late = outage.take_turn().unwrap();
+        outage.answered();
+        outage.failed(&Turn::default(), "503");
         tokio::time::advance(FIRST_PAUSE).await;
-        assert!(outage.take_turn());
+        let probe = outage.take_turn().unwrap();
+        drop(late);
+        assert!(outage.take_turn().is_none(), "that of an earlier outage frees nothing");
+        drop(probe);
     }
 
     #[tokio::test(start_paused = true)]
     async fn before_a_loss_the_store_was_asked_just_now() {
         let outage = Outage::default();
-        assert!(!outage.take_turn_before_loss(), "whoever finds it up has asked");
-        outage.failed("503");
-        assert!(!outage.take_turn_before_loss(), "that was just now");
+        assert!(outage.take_turn_before_loss().is_none(), "whoever finds it up has asked");
+        outage.failed(&Turn::default(), "503");
+        assert!(outage.take_turn_before_loss().is_none(), "that was just now");
         tokio::time::advance(JUST_NOW).await;
-        assert!(outage.take_turn_before_loss(), "whether or not it is time");
-        assert!(!outage.take_turn_before_loss(), "somebody is at it");
-        outage.failed("503");
-        assert!(!outage.take_turn_before_loss());
+        let probe = outage.take_turn_before_loss().unwrap();
+        assert!(outage.take_turn_before_loss().is_none(), "somebody is at it");
+        outage.failed(&probe, "503");
+        assert!(outage.take_turn_before_loss().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_is_confirmed_by_a_probe_or_by_time() {
+        let outage = down();
+        assert!(!outage.is_confirmed(), "it may have been an accident");
+        outage.failed(&Turn::default(), "one that was under way together with the first");
+        assert!(!outage.is_confirmed());
+        tokio::time::advance(FIRST_PAUSE).await;
+        let probe = outage.take_turn().unwrap();
+        outage.failed(&probe, "503");
+        assert!(outage.is_confirmed());
+        outage.answered();
+        outage.failed(&Turn::default(), "503");
+        assert!(!outage.is_confirmed());
+        tokio::time::advance(CONFIRMED_AFTER).await;
+        assert!(outage.is_confirmed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn uploads_under_way_are_overtaken_when_others_find_the_store_down_and_the_probe_is_not() {
+        let outage = Outage::default();
+        let waiting = {
+            let outage = outage.clone();
+            tokio::spawn(async move { outage.overtakes(&Turn::default()).await })
+        };
+        tokio::task::yield_now().await;
+        outage.failed(&Turn::default(), "503");
+        waiting.await.unwrap();
+        tokio::time::advance(FIRST_PAUSE).await;
+        let probe = outage.take_turn().unwrap();
+        let hour = Duration::from_secs(3600);
+        assert!(tokio::time::timeout(hour, outage.overtakes(&probe)).await.is_err());
     }
 }

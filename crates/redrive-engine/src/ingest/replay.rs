@@ -78,6 +78,7 @@ impl Replay {
         while let Some(entries) = self.read(reader, last).await {
             for entry in entries {
                 if let Record::Cut(cut) = record::decode(&entry.payload) {
+                    self.ingest.books.replays(&cut.batch);
                     let number = self.batches.len();
                     self.batch_of.extend(cut.positions().map(|position| (position, number)));
                     let missing = cut.positions().count();
@@ -148,6 +149,7 @@ impl Replay {
             if batch.missing == 0 {
                 continue;
             }
+            self.ingest.books.replays_no_more(&batch.cut.batch);
             journal.acknowledge(batch.position.into());
             for (position, lines) in batch.found {
                 self.send_item(position, lines).await;

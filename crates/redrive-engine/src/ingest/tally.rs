@@ -1,9 +1,9 @@
 //! The numbers of an ingest pipeline, under the founding names.
 
+use jiff::Timestamp;
 use metrics::{Counter, Gauge, counter, gauge};
+use redrive_core::dead_letter::Status;
 use redrive_spool::spool::SpoolStats;
-
-use crate::ladder::Rung;
 
 /// The series of one pipeline.
 pub(super) struct Tally {
@@ -21,8 +21,10 @@ pub(super) struct Tally {
     pub(super) damaged: Counter,
     files: Gauge,
     bytes: Gauge,
-    rung: Gauge,
     backlog: Gauge,
+    letters: Gauge,
+    oldest: Gauge,
+    store_down: Gauge,
 }
 
 impl Tally {
@@ -31,7 +33,8 @@ impl Tally {
         let events = |outcome: &'static str| counter!("redrive_events_total", "pipeline" => pipeline.clone(), "type" => "", "outcome" => outcome);
         let count = |name: &'static str| counter!(name, "pipeline" => pipeline.clone());
         let level = |name: &'static str| gauge!(name, "pipeline" => pipeline.clone());
-        Self {
+        let letters = |status: Status| gauge!("redrive_dead_letters", "pipeline" => pipeline.clone(), "status" => status.name());
+        let tally = Self {
             accepted: events("accepted"),
             delivered: events("delivered"),
             resolved: events("resolved"),
@@ -44,13 +47,17 @@ impl Tally {
             damaged: count("dlq_files_damaged_total"),
             files: level("dlq_files_current"),
             bytes: level("dlq_size_bytes"),
-            rung: level("redrive_ladder_rung"),
             backlog: level("redrive_backlog"),
-        }
+            letters: letters(Status::Open),
+            oldest: level("redrive_oldest_dead_letter_seconds"),
+            store_down: gauge!("redrive_handler_down", "pipeline" => pipeline.clone(), "handler" => "store"),
+        };
+        tally.store_down(false);
+        tally
     }
 
-    pub(super) fn rung(&self, rung: Rung) {
-        self.rung.set(rung.level());
+    pub(super) fn store_down(&self, is_down: bool) {
+        self.store_down.set(f64::from(u8::from(is_down)));
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
@@ -58,5 +65,8 @@ impl Tally {
         self.files.set(spool.files as f64);
         self.bytes.set(spool.bytes as f64);
         self.backlog.set(backlog as f64);
+        self.letters.set(spool.files as f64);
+        let age = spool.oldest.map_or(0.0, |oldest| Timestamp::now().duration_since(oldest).as_secs_f64());
+        self.oldest.set(age.max(0.0));
     }
 }

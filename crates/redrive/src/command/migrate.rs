@@ -6,7 +6,7 @@ use std::io::Write as _;
 use redrive::config::Config;
 use redrive_store::{Error, Plan};
 
-use super::{Failure, prepare_data_dir, runtime};
+use super::{Failure, prepare_data_dir, runtime, stores};
 use crate::wire::{Part, Stores};
 
 /// Migrates every part, and names each one that failed. While the tables of one cannot be used, none is changed.
@@ -21,10 +21,15 @@ pub(crate) fn dry_run(config: &Config) -> Result<(), Failure> {
     runtime()?.block_on(look(config, true))
 }
 
-/// Says of every part whether its database answers and its tables can be used; changes nothing.
+/// Says of every part whether its database answers and its tables can be used, and changes nothing; and of every
+/// object store whether it takes an object, gives it back and deletes it.
 pub(crate) fn check(config: &Config) -> Result<(), Failure> {
     prepare_data_dir(&config.server.data_dir)?;
-    runtime()?.block_on(look(config, false))
+    runtime()?.block_on(async {
+        let databases = look(config, false).await;
+        let stores = stores::check(config).await;
+        databases.and(stores)
+    })
 }
 
 /// Prints the statements that grant a role what `serve` needs; changes nothing.

@@ -17,6 +17,7 @@ mod retry;
 pub(crate) mod serve;
 mod show;
 mod status;
+mod stores;
 mod tail;
 mod verify;
 

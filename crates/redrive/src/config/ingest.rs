@@ -4,12 +4,15 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use redrive_spool::target::{StoreOptions, check_prefix};
+
 use super::address::StoreUrl;
 use super::context::Context;
 use super::persist::Durability;
 use super::section::Section;
 use super::setting::choice;
 use super::size::ByteSize;
+use super::store;
 
 /// One ingest pipeline.
 #[derive(Debug, Clone)]
@@ -17,7 +20,7 @@ pub struct IngestConfig {
     /// The name of the pipeline.
     pub name: String,
     /// Where batches are uploaded to.
-    pub store: StoreUrl,
+    pub store: StoreOptions,
     /// The prefix of good batches.
     pub raw_prefix: String,
     /// The prefix of damaged files.
@@ -65,6 +68,8 @@ pub struct RecoveryConfig {
     pub interval: Duration,
     /// How many each time.
     pub files: NonZeroU32,
+    /// Under load, one file beside so many live batches.
+    pub batches_per_file: NonZeroU32,
 }
 
 /// When a batch is full.
@@ -94,7 +99,7 @@ pub struct SpoolConfig {
 choice! {
     /// What happens when the spool is full.
     OnFull {
-        /// The oldest files are deleted, counted and alerted.
+        /// While the store is away the oldest files are deleted, counted and alerted.
         EvictOldest = "evict-oldest",
         /// Senders get 503; nothing is lost.
         Reject = "reject",
@@ -112,14 +117,21 @@ impl IngestConfig {
         context.name(section, name);
         let ingest = Self {
             name: name.to_owned(),
-            store: section.derived(
-                "store",
+            store: store::read(
+                section,
                 StoreUrl::of_folder(&context.data_dir.join("ingest").join(name)),
-                "the folder `DATA-DIR/ingest/NAME`",
-                "`s3://bucket/prefix`, `gs://…`, `az://…` or `file:///folder`.",
             ),
-            raw_prefix: section.get("raw-prefix", "RAW", "The prefix of good batches."),
-            dlq_prefix: section.get("dlq-prefix", "RAW_DLQ", "The prefix of damaged files."),
+            raw_prefix: section.get(
+                "raw-prefix",
+                "RAW",
+                "The prefix of good batches. It may have partitions by the time at which a batch was cut, in UTC: `{date}` \
+                 (such as `2026-11-18`), `{hour}`, `{year}`, `{month}`, `{day}`, as in `RAW/dt={date}/hour={hour}`.",
+            ),
+            dlq_prefix: section.get(
+                "dlq-prefix",
+                "RAW_DLQ",
+                "The prefix of damaged files, which may have the same partitions.",
+            ),
             durability: section.get(
                 "durability",
                 "journal",
@@ -148,6 +160,11 @@ impl IngestConfig {
         };
         if ingest.raw_prefix == ingest.dlq_prefix {
             section.refuse("dlq-prefix", "found the same prefix as `raw-prefix`, expected another one");
+        }
+        for (name, prefix) in [("raw-prefix", &ingest.raw_prefix), ("dlq-prefix", &ingest.dlq_prefix)] {
+            if let Err(error) = check_prefix(prefix) {
+                section.refuse(name, error.to_string());
+            }
         }
         Some(ingest)
     }
@@ -194,6 +211,12 @@ impl RecoveryConfig {
                 "How often a file is taken while nothing else is uploaded.",
             ),
             files: section.get("files", "1", "How many each time: more make up for a long outage sooner."),
+            batches_per_file: section.get(
+                "batches-per-file",
+                "4",
+                "Under load, one file is uploaded beside so many new batches: more often the nearer the oldest file \
+                 is to `spool.max-age`, and one after another while the spool has no room.",
+            ),
         }
     }
 }
@@ -202,12 +225,13 @@ impl SpoolConfig {
     fn read(section: &mut Section<'_>, dir: PathBuf) -> Self {
         Self {
             dir: section.derived("dir", dir, "`DATA-DIR/spool/NAME`", "The folder."),
-            max_age: section.get("max-age", "72h", "Older files are deleted, counted and alerted."),
+            max_age: section.get("max-age", "72h", "Older files are deleted, counted and alerted, once the store was asked in vain to take them."),
             max_size: section.get("max-size", "1GiB", "How large the folder may get."),
             on_full: section.get(
                 "on-full",
                 "evict-oldest",
-                "`\"evict-oldest\"` deletes the oldest files, `\"reject\"` answers 503, `\"pause\"` waits.",
+                "`\"evict-oldest\"` deletes the oldest files while the store is away, and answers 503 while it is not; \
+                 `\"reject\"` answers 503, `\"pause\"` waits.",
             ),
             scan: section.get(
                 "scan",

@@ -35,6 +35,7 @@ mod setting;
 mod size;
 mod snippet;
 mod source;
+mod store;
 mod suggestion;
 
 use std::path::PathBuf;

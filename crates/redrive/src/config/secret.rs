@@ -32,7 +32,7 @@ impl Setting for Secret {
     }
 
     fn read(node: &Node, environment: &Environment) -> Result<Self, Wrong> {
-        resolved(node, environment, "a secret in quotes, or \"env:NAME\"").map(Self)
+        resolved(node, environment, "a secret in quotes, \"env:NAME\" or \"file:PATH\"").map(Self)
     }
 
     fn is_sensitive(_: &Node) -> bool {
@@ -40,9 +40,12 @@ impl Setting for Secret {
     }
 }
 
-/// The text of a node, or of the variable that it names with `env:`.
+/// The text of a node, or of the variable that it names with `env:`, or of the file that it names with `file:`.
 pub(crate) fn resolved(node: &Node, environment: &Environment, expected: &str) -> Result<String, Wrong> {
     let written = text(node, expected)?;
+    if let Some(path) = written.strip_prefix("file:") {
+        return of_file(path);
+    }
     let Some(name) = written.strip_prefix("env:") else { return not_empty(written, expected) };
     match environment.get(name) {
         Some(text) if !text.is_empty() => Ok(text.to_owned()),
@@ -50,6 +53,16 @@ pub(crate) fn resolved(node: &Node, environment: &Environment, expected: &str) -
         None => Err(Wrong::because(format!(
             "environment variable `{name}` is not set; set it, or write the value here"
         ))),
+    }
+}
+
+/// The text of a file, without the end of its last line.
+fn of_file(path: &str) -> Result<String, Wrong> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Wrong::because(format!("file `{path}` cannot be read: {error}")))?;
+    match text.trim_end_matches(['\n', '\r']) {
+        "" => Err(Wrong::because(format!("file `{path}` is empty; write the value into it"))),
+        text => Ok(text.to_owned()),
     }
 }
 
@@ -72,6 +85,21 @@ mod tests {
     fn a_variable_that_is_missing_is_named() {
         let wrong = Secret::read(&Node::of_default("env:HOOK"), &Environment::default()).unwrap_err();
         assert!(matches!(wrong, Wrong::Because(why) if why.contains("`HOOK` is not set")));
+    }
+
+    #[test]
+    fn a_secret_is_taken_from_the_file_that_it_names() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let named = format!("file:{}", file.path().display());
+        let read = || Secret::read(&Node::of_default(&named), &Environment::default());
+        assert!(matches!(read().unwrap_err(), Wrong::Because(why) if why.contains("is empty")));
+        std::fs::write(file.path(), "hunter2\n").unwrap();
+        assert_eq!(read().unwrap().expose(), "hunter2");
+        drop(file);
+        assert!(matches!(
+            Secret::read(&Node::of_default(&named), &Environment::default()).unwrap_err(),
+            Wrong::Because(why) if why.contains("cannot be read")
+        ));
     }
 
     #[test]

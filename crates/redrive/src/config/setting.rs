@@ -121,6 +121,22 @@ impl Setting for SocketAddr {
     }
 }
 
+impl Setting for bool {
+    fn kind() -> String {
+        "`true` or `false`".to_owned()
+    }
+
+    fn read(node: &Node, _: &Environment) -> Result<Self, Wrong> {
+        match &node.value {
+            Value::Boolean(value) => Ok(*value),
+            Value::Text(text) if node.is_untyped() => {
+                text.trim().parse().map_err(|_| Wrong::expected("true or false"))
+            }
+            _ => Err(Wrong::expected("true or false")),
+        }
+    }
+}
+
 /// A list of texts that is not empty.
 impl Setting for Vec<String> {
     fn kind() -> String {

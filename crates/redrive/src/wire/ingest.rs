@@ -20,10 +20,14 @@ pub(super) fn open(
     alerts: Arc<dyn AlertService>,
     grace: Duration,
 ) -> anyhow::Result<Arc<Ingest>> {
-    let target =
-        Target::open(config.store.as_str(), &config.raw_prefix, &config.dlq_prefix, &patience(config))
-            .context("store")?;
+    let target = target(config)?;
     Ingest::open(&config.name, options(config, grace), target, alerts).context("its folders cannot be used")
+}
+
+/// The store that its batches go to; nothing is sent yet.
+pub(crate) fn target(config: &IngestConfig) -> anyhow::Result<Target> {
+    Target::open_with(&config.store, &config.raw_prefix, &config.dlq_prefix, &patience(config))
+        .context("store")
 }
 
 fn patience(config: &IngestConfig) -> Patience {
@@ -54,6 +58,7 @@ fn options(config: &IngestConfig, grace: Duration) -> IngestOptions {
         journal: (config.durability == Durability::Journal).then(|| (config.journal.dir.clone(), journal)),
         recovery_interval: config.recovery.interval,
         recovery_files: config.recovery.files.get(),
+        recovery_share: config.recovery.batches_per_file.get(),
         grace,
     }
 }

@@ -26,6 +26,7 @@ mod rules;
 mod stores;
 
 pub(crate) use alerts::alerts;
+pub(crate) use ingest::target as ingest_target;
 pub(crate) use inside::Inside;
 pub(crate) use launch::Launch;
 pub(crate) use part::Part;

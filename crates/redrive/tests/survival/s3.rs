@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -39,6 +40,23 @@ pub(crate) struct S3 {
     pub(crate) address: SocketAddr,
     root: TempDir,
     choose: Arc<Mutex<Arc<Choose>>>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// A request to put an object that has no answer yet.
+struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn new(waiting: &Arc<AtomicUsize>) -> Self {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(waiting))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 const BUCKET: &str = "bucket";
@@ -54,17 +72,30 @@ impl S3 {
         let address = listener.local_addr().unwrap();
         let choose: Arc<Mutex<Arc<Choose>>> = Arc::new(Mutex::new(Arc::new(choose)));
         let chosen = Arc::clone(&choose);
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&waiting);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (service, chosen) = (service.clone(), Arc::clone(&chosen));
-                let answer = service_fn(move |request| {
+                let counted = Arc::clone(&counted);
+                let answer = service_fn(move |request: Request<Incoming>| {
                     let choose = Arc::clone(&chosen.lock().unwrap());
-                    answer(service.clone(), choose, request)
+                    let waiting = (request.method() == Method::PUT).then(|| Waiting::new(&counted));
+                    let answered = answer(service.clone(), choose, request);
+                    async move {
+                        let _waiting = waiting;
+                        answered.await
+                    }
                 });
                 tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), answer));
             }
         });
-        Self { address, root, choose }
+        Self { address, root, choose, waiting }
+    }
+
+    /// How many requests to put an object have no answer yet.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// From now on requests meet other faults.
@@ -94,6 +125,24 @@ impl S3 {
                 Some((entry.file_name().into_string().unwrap(), fs::read(entry.path()).ok()?))
             })
             .collect()
+    }
+
+    /// The names of all objects in the bucket, with their folders.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let (mut names, mut folders) = (Vec::new(), vec![self.folder("")]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+                let path = entry.path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if let Ok(name) = path.strip_prefix(self.folder("")) {
+                    names.push(name.display().to_string());
+                }
+            }
+        }
+        names.retain(|name| !name.ends_with(".json"));
+        names.sort();
+        names
     }
 
     fn folder(&self, prefix: &str) -> PathBuf {
