@@ -11,6 +11,7 @@ use redrive_store::{Jobs, Outbox, Record};
 
 use crate::Problem;
 use crate::accepted::Accepted;
+use crate::event_body::BodyReaders;
 
 /// Every pipeline that takes work over HTTP, by kind and name.
 #[derive(Default)]
@@ -19,6 +20,7 @@ pub struct Doors {
     jobs: BTreeMap<String, JobsDoor>,
     persists: BTreeMap<String, PersistDoor>,
     ingests: BTreeMap<String, IngestDoor>,
+    body_readers: BodyReaders,
 }
 
 /// Where events come into object storage.
@@ -127,6 +129,11 @@ impl Doors {
     pub(crate) fn ingest(&self, name: &str) -> Result<&IngestDoor, Problem> {
         let door = self.ingests.get(name);
         door.ok_or_else(|| self.unknown("ingest pipeline", name, self.ingests.keys()))
+    }
+
+    /// Who reads the bodies of ingest requests.
+    pub(crate) fn body_readers(&self) -> &BodyReaders {
+        &self.body_readers
     }
 
     /// The outbox of this name.

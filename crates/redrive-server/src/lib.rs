@@ -33,6 +33,7 @@ mod caller;
 mod changes;
 mod doors;
 mod download;
+mod event_body;
 mod headers;
 mod json;
 mod lines;

@@ -12,8 +12,10 @@ use serde_json::value::RawValue;
 pub(crate) struct Lines {
     pub(crate) lines: Bytes,
     pub(crate) events: u64,
-    /// What was left out, if the sender wanted it so.
+    /// What was left out, if the sender wanted it so: the first of it.
     pub(crate) rejected: Vec<WrongLine>,
+    /// How many lines were left out.
+    pub(crate) rejected_total: u64,
 }
 
 /// A line that is no JSON.
@@ -48,7 +50,7 @@ const MOST_NAMED: usize = 100;
 
 /// A body with one event per line. Empty lines are none.
 pub(crate) fn of_lines(body: &Bytes, invalid: Invalid) -> Result<Lines, WrongLine> {
-    let mut events = 0;
+    let (mut events, mut rejected_total) = (0, 0);
     let mut rejected = Vec::new();
     let mut kept = Kept::All;
     for (number, line) in body.split_inclusive(|byte| *byte == b'\n').enumerate() {
@@ -57,20 +59,23 @@ pub(crate) fn of_lines(body: &Bytes, invalid: Invalid) -> Result<Lines, WrongLin
             kept.leave_out(body, line);
             continue;
         }
-        match check(event, number + 1) {
+        match check(event) {
             Ok(()) => {
                 events += 1;
                 kept.keep(body, line);
             }
-            Err(wrong) if invalid == Invalid::Skip => {
-                rejected.push(wrong);
-                rejected.truncate(MOST_NAMED);
+            Err(why) if invalid == Invalid::Skip => {
+                rejected_total += 1;
+                // A body may have millions of wrong lines: to say what is wrong with each takes seconds.
+                if rejected.len() < MOST_NAMED {
+                    rejected.push(why.of_line(number + 1));
+                }
                 kept.leave_out(body, line);
             }
-            Err(wrong) => return Err(wrong),
+            Err(why) => return Err(why.of_line(number + 1)),
         }
     }
-    Ok(Lines { lines: kept.finish(body), events, rejected })
+    Ok(Lines { lines: kept.finish(body), events, rejected, rejected_total })
 }
 
 /// A body of one value, or an array of them.
@@ -87,15 +92,31 @@ pub(crate) fn of_json(body: &Bytes) -> Result<Lines, WrongLine> {
         put_in_one_line(value.get(), &mut lines);
         lines.put_u8(b'\n');
     }
-    Ok(Lines { lines: lines.freeze(), events: values.len() as u64, rejected: Vec::new() })
+    Ok(Lines { lines: lines.freeze(), events: values.len() as u64, ..Lines::default() })
 }
 
-fn check(event: &[u8], line: usize) -> Result<(), WrongLine> {
+/// Why a line is no event.
+enum Wrong {
+    Json(serde_json::Error),
+    NotUtf8,
+}
+
+impl Wrong {
+    fn of_line(self, line: usize) -> WrongLine {
+        let error = match self {
+            Self::Json(error) => without_place(&error),
+            Self::NotUtf8 => "it is not UTF-8".to_owned(),
+        };
+        WrongLine { line, error }
+    }
+}
+
+fn check(event: &[u8]) -> Result<(), Wrong> {
     match serde_json::from_slice::<IgnoredAny>(event) {
         // Bytes inside strings are not looked at by a parser that ignores them.
         Ok(_) if std::str::from_utf8(event).is_ok() => Ok(()),
-        Ok(_) => Err(WrongLine { line, error: "it is not UTF-8".to_owned() }),
-        Err(error) => Err(WrongLine { line, error: without_place(&error) }),
+        Ok(_) => Err(Wrong::NotUtf8),
+        Err(error) => Err(Wrong::Json(error)),
     }
 }
 
@@ -177,6 +198,15 @@ mod tests {
         let lines = of_lines(&body, Invalid::Skip).unwrap();
         assert_eq!((lines.lines.as_ref(), lines.events), (b"{\"a\":1}\n{\"c\":3}\n".as_slice(), 2));
         assert_eq!(lines.rejected.iter().map(|wrong| wrong.line).collect::<Vec<_>>(), [2, 4]);
+        assert_eq!(lines.rejected_total, 2);
+    }
+
+    #[test]
+    fn all_wrong_lines_are_counted_and_the_first_hundred_named() {
+        let body = Bytes::from("x\n{}\n".repeat(1_000));
+        let lines = of_lines(&body, Invalid::Skip).unwrap();
+        assert_eq!((lines.events, lines.rejected_total, lines.rejected.len()), (1_000, 1_000, 100));
+        assert_eq!(lines.rejected[99].line, 199);
     }
 
     #[test]

@@ -1,24 +1,21 @@
 //! `POST /api/v1/ingest/{name}`: events into object storage.
 
-use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::{Path, Request, State};
-use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use axum::http::{HeaderMap, StatusCode};
-use redrive_core::fingerprint::digest;
+use axum::http::StatusCode;
 use redrive_engine::console::{Console, ConsoleError};
-use redrive_engine::ingest::NotAccepted;
+use redrive_engine::ingest::{Cause, NotAccepted};
 use redrive_store::{Asked, Requests};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::caller::{RequestKey, Who};
 use crate::doors::IngestDoor;
-use crate::lines::{self, Invalid, Lines, WrongLine};
+use crate::event_body::{BodyReaders, EventBody, Events};
+use crate::lines::{Invalid, Lines, WrongLine};
 use crate::payload::PayloadIn;
 use crate::query::Params;
 use crate::{Doors, Problem, body};
@@ -49,8 +46,17 @@ const UNDER_WAY: Duration = Duration::from_secs(60);
 #[schema(as = Ingested)]
 pub(super) struct Answer {
     accepted: u64,
+    /// The first hundred lines that were left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     rejected: Vec<WrongLine>,
+    /// How many lines were left out.
+    #[serde(default, skip_serializing_if = "is_none")]
+    rejected_total: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Puts events into object storage: one value or an array, or one value per line. With an `Idempotency-Key` the same
@@ -69,30 +75,47 @@ pub(super) async fn ingest(
     request: Request,
 ) -> Result<(StatusCode, Json<Answer>), Problem> {
     let door = doors.ingest(&name)?;
-    let form = Form::of(request.headers())?;
-    let packing = Packing::of(request.headers())?;
-    let bytes = packing.unpack(body::read(request).await?, door.max_body)?;
     let invalid =
         if matches!(choice.invalid, Some(InvalidIn::Skip)) { Invalid::Skip } else { Invalid::Refuse };
-    let lines = form.read(&bytes, invalid).map_err(|wrong| not_json(&wrong))?;
-    let answer = match key {
-        None => accept(door, &name, lines).await?,
-        Some(key) => {
+    let read = read(request, invalid, door, key.is_some(), doors.body_readers()).await;
+    let Events { lines, digest } = read.inspect_err(|problem| door.ingest.note_refused(cause(problem)))?;
+    let answer = match (key, digest) {
+        (Some(key), Some(asked)) => {
             let key = redrive_store::RequestKey { operator, key };
-            let (requests, asked) =
-                (console.requests(), digest(&[form.name(), invalid.name(), &bytes].concat()));
-            accept_once(requests, &key, asked, door, &name, lines).await?
+            accept_once(console.requests(), &key, asked, door, &name, lines).await?
         }
+        _ => accept(door, &name, lines).await?,
     };
     Ok((StatusCode::ACCEPTED, Json(answer)))
 }
 
+async fn read(
+    request: Request,
+    invalid: Invalid,
+    door: &IngestDoor,
+    has_digest: bool,
+    readers: &BodyReaders,
+) -> Result<Events, Problem> {
+    let form = EventBody::of(request.headers(), invalid)?;
+    form.read(body::read(request).await?, door.max_body, has_digest, readers).await
+}
+
+/// Why a body was refused before its events came to the pipeline.
+fn cause(problem: &Problem) -> Cause {
+    match problem.status() {
+        StatusCode::SERVICE_UNAVAILABLE => Cause::ServerBusy,
+        StatusCode::PAYLOAD_TOO_LARGE => Cause::BodyTooLarge,
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => Cause::MediaType,
+        _ => Cause::BodyInvalid,
+    }
+}
+
 async fn accept(door: &IngestDoor, name: &str, lines: Lines) -> Result<Answer, Problem> {
-    let Lines { lines, events, rejected } = lines;
+    let Lines { lines, events, rejected, rejected_total } = lines;
     if events > 0 {
         door.ingest.accept(lines, events).await.map_err(|error| not_accepted(name, &error))?;
     }
-    Ok(Answer { accepted: events, rejected })
+    Ok(Answer { accepted: events, rejected, rejected_total })
 }
 
 /// The key is not in the journal of the events: one that was cut off in between is carried out again.
@@ -126,104 +149,6 @@ async fn accept_once(
         tracing::warn!(pipeline = name, %error, "the end of a request could not be written down");
     }
     accepted
-}
-
-/// How events are written in a body.
-enum Form {
-    Json,
-    Lines,
-}
-
-impl Form {
-    fn of(headers: &HeaderMap) -> Result<Self, Problem> {
-        let media = headers.get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
-        let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        match media.as_str() {
-            "application/json" => Ok(Self::Json),
-            "application/x-ndjson"
-            | "application/ndjson"
-            | "application/jsonl"
-            | "application/x-jsonlines" => Ok(Self::Lines),
-            _ => Err(Problem::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "Send Content-Type: application/json for one event or an array, application/x-ndjson for one per line.",
-            )),
-        }
-    }
-
-    const fn name(&self) -> &'static [u8] {
-        match self {
-            Self::Json => b"json ",
-            Self::Lines => b"lines ",
-        }
-    }
-
-    fn read(&self, bytes: &Bytes, invalid: Invalid) -> Result<Lines, WrongLine> {
-        match self {
-            Self::Json => lines::of_json(bytes),
-            Self::Lines => lines::of_lines(bytes, invalid),
-        }
-    }
-}
-
-/// How a body is compressed.
-enum Packing {
-    None,
-    Gzip,
-    Zstd,
-}
-
-impl Packing {
-    fn of(headers: &HeaderMap) -> Result<Self, Problem> {
-        match headers.get(CONTENT_ENCODING).map(|packing| packing.as_bytes().to_ascii_lowercase()).as_deref()
-        {
-            None | Some(b"identity") => Ok(Self::None),
-            Some(b"gzip" | b"x-gzip") => Ok(Self::Gzip),
-            Some(b"zstd") => Ok(Self::Zstd),
-            Some(_) => Err(Problem::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "Send the body as it is, or with Content-Encoding: gzip or zstd.",
-            )),
-        }
-    }
-
-    /// At most so many bytes come out, however few go in.
-    fn unpack(&self, packed: Bytes, limit: usize) -> Result<Bytes, Problem> {
-        match self {
-            Self::None => Ok(packed),
-            Self::Gzip => bounded(flate2::read::MultiGzDecoder::new(packed.as_ref()), limit),
-            Self::Zstd => {
-                let decoder =
-                    zstd::stream::read::Decoder::new(packed.as_ref()).map_err(|error| damaged(&error))?;
-                bounded(decoder, limit)
-            }
-        }
-    }
-}
-
-fn bounded(reader: impl Read, limit: usize) -> Result<Bytes, Problem> {
-    let mut bytes = Vec::new();
-    reader.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(|error| damaged(&error))?;
-    if bytes.len() > limit {
-        let detail = format!(
-            "The body is over {limit} bytes once it is unpacked; send less at once, or raise server.max-body."
-        );
-        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
-    }
-    Ok(bytes.into())
-}
-
-fn damaged(error: &std::io::Error) -> Problem {
-    let detail = format!("The body cannot be unpacked: {error}. Nothing was accepted.");
-    Problem::new(StatusCode::BAD_REQUEST, detail)
-}
-
-fn not_json(wrong: &WrongLine) -> Problem {
-    let WrongLine { line, error } = wrong;
-    let detail = format!(
-        "Line {line} is not JSON: {error}. Nothing was accepted; with ?invalid=skip the good lines of an NDJSON body are."
-    );
-    Problem::new(StatusCode::BAD_REQUEST, detail).of_line(*line)
 }
 
 fn not_accepted(pipeline: &str, error: &NotAccepted) -> Problem {
