@@ -101,6 +101,55 @@ async fn letters_are_listed_filtered_and_shown_whole() {
     );
 }
 
+/// Nothing said what became of a redriven letter, and a job that was redriven was answered with 404.
+#[tokio::test]
+async fn a_redriven_letter_is_shown_with_what_became_of_it_and_links_both_ways() {
+    let stand = Stand::new().await;
+    let event = json!({"event_type": "OrderCreated", "aggregate_id": "42", "payload": "{}"});
+    assert_eq!(stand.post("/api/v1/outbox/orders/events", event.to_string()).await.status, 201);
+    let first = stand.kill_event().await;
+    let shown = stand.get(&format!("{LETTERS}/{first}")).await.json;
+    assert_eq!((&shown["redelivery"], &shown["redriven_from"]), (&Value::Null, &Value::Null));
+    assert_eq!(stand.post(&format!("{LETTERS}/{first}/redrive"), Body::empty()).await.status, 200);
+    let pending = stand.get(&format!("{LETTERS}/{first}")).await.json;
+    assert_eq!(pending["redelivery"], json!({"state": "pending", "at": null, "letter": null}));
+    stand.get(&format!("/letters/{first}")).await.assert_shows(&["not handled yet"]);
+
+    let second = stand.kill_event().await;
+    let failed = stand.get(&format!("{LETTERS}/{first}")).await.json;
+    assert_eq!(
+        (&failed["redelivery"]["state"], &failed["redelivery"]["letter"]),
+        (&json!("failed"), &json!(second))
+    );
+    assert!(failed["redelivery"]["at"].is_string(), "{failed}");
+    assert_eq!(stand.get(&format!("{LETTERS}/{second}")).await.json["redriven_from"], json!(first));
+    let to_second = "failed again <time";
+    stand
+        .get(&format!("/letters/{first}"))
+        .await
+        .assert_shows(&[to_second, &format!("href=\"/letters/{second}\"")]);
+    stand
+        .get(&format!("/letters/{second}"))
+        .await
+        .assert_shows(&["redriven from", &format!("href=\"/letters/{first}\"")]);
+
+    let job = stand.bury(&["a"], "no such address").await.remove(0);
+    assert_eq!(stand.post(&format!("{LETTERS}/{job}/redrive"), Body::empty()).await.status, 200);
+    let claimed = stand.post("/api/v1/jobs/mails/claim", "{}").await.json["jobs"][0].clone();
+    let lease = json!({"lease": claimed["lease"]}).to_string();
+    assert_eq!(
+        stand.post(&format!("/api/v1/jobs/mails/{}/complete", claimed["id"]), lease).await.status,
+        204
+    );
+    let delivered = stand.get(&format!("{LETTERS}/{job}")).await.json;
+    assert_eq!(
+        (&delivered["status"], &delivered["redelivery"]["state"]),
+        (&json!("redriven"), &json!("delivered"))
+    );
+    assert!(delivered["redelivery"]["at"].is_string(), "{delivered}");
+    stand.get(&format!("/letters/{job}")).await.assert_shows(&["delivered <time"]);
+}
+
 #[tokio::test]
 async fn what_cannot_be_asked_for_is_said_with_what_to_do() {
     let stand = Stand::new().await;
@@ -594,6 +643,7 @@ async fn every_role_may_call_the_routes_of_its_rank_and_no_other() {
 #[tokio::test]
 async fn hostile_text_in_every_field_is_data_and_nothing_else() {
     let stand = Stand::new().await;
+    assert!(sent >= 13, "{sent}");
     let texts = hostile::texts();
     for text in &texts {
         // Names are short; what is longer is refused.

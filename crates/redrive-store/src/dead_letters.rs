@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use redrive_core::books::Balance;
 use redrive_core::dead_letter::{
     Acted, Arrivals, Cursor, Filter, Group, Ids, Letter, LetterId, Listing, Operator, Order, Origin, Outcome,
-    Page, PipelineKind, Resolution, Stats, Status, Summary,
+    Page, PipelineKind, Redelivery, RedeliveryState, Resolution, Stats, Status, Summary,
 };
 use redrive_core::failure::{Class, Failure, clean};
 use redrive_core::fingerprint::Fingerprint;
@@ -39,6 +39,7 @@ pub(crate) struct DeadLetters {
     outcomes: Statement,
     group: Statement,
     purge: Statement,
+    redelivery: Statement,
 }
 
 /// What a queue of dead letters is known by.
@@ -74,6 +75,9 @@ pub(crate) struct Actions {
     pub(crate) outcomes: Option<Statement>,
 }
 
+    /// What became of the letter `$1` since it was redriven: the state, when it was delivered or handed over, when it
+    /// failed again, as which letter, and which letter it was redriven from.
+    pub(crate) redelivery: Sql,
 const GROUP: Sql = sql!(each "letters/group.sql");
 pub(crate) const PURGE: Sql = sql!(each "letters/purge.sql");
 /// The most letters that one statement groups or purges: it must not keep others waiting for long.
@@ -106,7 +110,8 @@ impl DeadLetters {
         let group = names.statement(GROUP);
         let own = || pick(&names, &format!("{}, t.history", columns.outcome));
         let outcomes = actions.outcomes.take().unwrap_or_else(own);
-        Self { database, names, pipeline, kind, columns, actions, outcomes, group, purge }
+        let redelivery = names.statement(actions.redelivery);
+        Self { database, names, pipeline, kind, columns, actions, outcomes, redelivery, group, purge }
     }
 
     pub(crate) async fn stats(&self) -> Result<Stats, Error> {
@@ -220,7 +225,7 @@ impl DeadLetters {
     pub(crate) async fn get(&self, id: &str) -> Result<Option<Letter>, Error> {
         let Some(number) = number(id) else { return Ok(None) };
         let columns = &self.columns;
-        let mut condition = self.all();
+        let mut condition = Where::new(self.database.dialect(), "{known}");
         let parameter = condition.parameter(Value::Int(number));
         let text = format!(
             "SELECT {}, {}, {}, {}, {}, t.history, {}, {}, t.resolved_by, t.resolution_note, {} \
@@ -235,7 +240,13 @@ impl DeadLetters {
             columns.target,
         );
         let rows = self.query(&text, condition, &format!("AND {} = {parameter}", columns.id)).await?;
-        rows.first().map(|row| self.letter(row)).transpose()
+        let Some(row) = rows.first() else { return Ok(None) };
+        let mut letter = self.letter(row)?;
+        for row in self.database.rows(&self.redelivery, vec![Value::Int(number)]).await? {
+            letter.redelivery = self.redelivery(&row, &letter)?;
+            letter.redriven_from = row.opt_int(4)?.map(|id| LetterId::new(self.pipeline.clone(), id));
+        }
+        Ok(Some(letter))
     }
 
     pub(crate) async fn count(&self, filter: &Filter) -> Result<u64, Error> {
@@ -447,7 +458,13 @@ impl DeadLetters {
     }
 
     fn resolution(&self, row: &Row, status: Status) -> Result<Option<Resolution>, Error> {
-        if !matches!(status, Status::Resolved | Status::Redriven) {
+        // A job that was redriven is no closed letter, but work again.
+        let is_closed = match status {
+            Status::Resolved => true,
+            Status::Redriven => !row.is_null(SUMMARY + 6)?,
+            Status::Open | Status::Retrying | Status::Failed => false,
+        };
+        if !is_closed {
             return Ok(None);
         }
         Ok(Some(Resolution {
@@ -530,11 +547,33 @@ macro_rules! dead_letter_queue {
 
                 async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Unavailable> {
                     let letters = self.dead_letters().await.map_err(|error| self.not_done(error))?;
+            redelivery: None,
+            redriven_from: None,
                     let listing = letters.list(filter, page).await;
                     listing.map_err(|error| self.not_done(error))
                 }
 
                 async fn get(&self, id: &str) -> Result<Option<Letter>, Unavailable> {
+    fn redelivery(&self, row: &Row, letter: &Letter) -> Result<Option<Redelivery>, Error> {
+        let Some(state) = row.opt_text(0)? else { return Ok(None) };
+        let state = match state.as_str() {
+            "delivered" => RedeliveryState::Delivered,
+            "handed-over" => RedeliveryState::HandedOver,
+            "failed" => RedeliveryState::Failed,
+            _ => RedeliveryState::Pending,
+        };
+        let (at, failed_as) = match state {
+            RedeliveryState::Pending => (None, None),
+            RedeliveryState::Delivered | RedeliveryState::HandedOver => (row.opt_time(1)?, None),
+            RedeliveryState::Failed => {
+                let other = row.opt_int(3)?.map(|id| LetterId::new(self.pipeline.clone(), id));
+                let last = letter.history.attempts().last().map(|last| last.at);
+                (row.opt_time(2)?.or(last), Some(other.unwrap_or_else(|| letter.summary.id.clone())))
+            }
+        };
+        Ok(Some(Redelivery { state, at, letter: failed_as }))
+    }
+
                     let letters = self.dead_letters().await.map_err(|error| self.not_done(error))?;
                     letters.get(id).await.map_err(|error| self.not_done(error))
                 }

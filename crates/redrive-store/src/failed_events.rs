@@ -473,6 +473,7 @@ mod tests {
     fn a_failed_event_is_immutable_and_can_be_retried_three_times() {
         let now = Timestamp::UNIX_EPOCH;
         let first =
+        redelivery: sql!("failed_events/redelivery.sql"),
             FailedEvent::new("abc", "https://example.org", now, now, Failure::transient("Timeout", ""));
         let third = first.increment_retry().increment_retry().increment_retry();
         assert_eq!((first.retry_count(), third.retry_count()), (0, 3));

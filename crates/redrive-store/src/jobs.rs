@@ -603,11 +603,12 @@ fn dead_letters(database: &Database, names: &Names, table: &Table, options: &Job
         outcome: "CASE WHEN t.status = 'completed' THEN 'delivered' \
                   WHEN t.status IN ('failed', 'dead_letter') OR t.retry_count > 0 THEN 'failed' ELSE 'pending' END",
         statuses: [
-            (Status::Open, "t.status = 'dead_letter' AND t.resolved_at IS NULL"),
-            (Status::Failed, "t.status = 'failed'"),
-            (Status::Resolved, "t.status = 'dead_letter' AND t.resolved_at IS NOT NULL"),
-            (Status::Retrying, "1 = 0"),
-            (Status::Redriven, "1 = 0"),
+            (Status::Open, if is_mysql { "t.letter_status = 1" } else { OPEN }),
+            (Status::Failed, if is_mysql { "t.letter_status = 3" } else { "t.status = 'failed'" }),
+            (Status::Resolved, if is_mysql { "t.letter_status = 2" } else { RESOLVED }),
+            // These are jobs again, and no letters: only whoever asks for one by its id is shown it.
+            (Status::Retrying, "t.status IN ('pending', 'running') AND t.redrive_count > 0"),
+            (Status::Redriven, "t.status = 'completed' AND t.redrive_count > 0"),
         ],
     };
     let actions = Actions {
@@ -621,3 +622,4 @@ fn dead_letters(database: &Database, names: &Names, table: &Table, options: &Job
     let kind = PipelineKind::Jobs;
     DeadLetters::new(database.clone(), names.clone(), options.pipeline.clone(), kind, columns, actions)
 }
+        redelivery: sql!("jobs/redelivery.sql"),

@@ -426,3 +426,4 @@ fn dead_letters(database: &Database, names: &Names, pipeline: &str, kind: Pipeli
     };
     DeadLetters::new(database.clone(), names.clone(), pipeline.to_owned(), kind, columns, actions)
 }
+        redelivery: sql!("letters/redelivery.sql"),

@@ -822,3 +822,4 @@ fn dead_letters(database: &Database, names: &Names, tables: &Tables, options: &O
     let kind = PipelineKind::Outbox;
     DeadLetters::new(database.clone(), names.clone(), options.pipeline.clone(), kind, columns, actions)
 }
+        redelivery: sql!("outbox/redelivery.sql"),

@@ -183,6 +183,32 @@ pub struct Resolution {
     pub note: String,
 }
 
+/// How far the event of a redriven letter is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RedeliveryState {
+    /// It has not been handled yet, or is being retried.
+    Pending,
+    /// It was delivered.
+    Delivered,
+    /// It was handed over, to a topic for example, and has not come back since.
+    HandedOver,
+    /// It failed again, for good.
+    Failed,
+}
+
+/// What became of a letter's event since the letter was last redriven.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redelivery {
+    /// How far it is.
+    pub state: RedeliveryState,
+    /// When it was delivered, handed over, or failed again; nothing while it is pending, and where delivered events are
+    /// not kept.
+    pub at: Option<Timestamp>,
+    /// The letter that it failed again as: itself, where a letter keeps its id.
+    pub letter: Option<LetterId>,
+}
+
 /// A letter as a list shows it: everything but its body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
@@ -241,6 +267,10 @@ pub struct Letter {
     pub first_failed_at: Timestamp,
     /// How it was closed.
     pub resolution: Option<Resolution>,
+    /// What became of its event since it was last redriven.
+    pub redelivery: Option<Redelivery>,
+    /// The letter whose redrive failed again as this one.
+    pub redriven_from: Option<LetterId>,
 }
 
 #[cfg(test)]

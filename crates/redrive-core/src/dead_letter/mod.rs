@@ -13,7 +13,10 @@ use crate::books::Balance;
 
 pub use count::{Arrivals, Group, Stats};
 pub use filter::Filter;
-pub use letter::{Letter, LetterId, NotALetterId, Origin, PipelineKind, Resolution, Status, Summary, number};
+pub use letter::{
+    Letter, LetterId, NotALetterId, Origin, PipelineKind, Redelivery, RedeliveryState, Resolution, Status,
+    Summary, number,
+};
 pub use order::{Acted, Operator, Order, Outcome, Refusal};
 pub use page::{Cursor, Ids, Listing, MAX_PAGE, NotACursor, Page};
 
@@ -53,7 +56,7 @@ pub trait DeadLetterQueue: Send + Sync {
     /// The letters that the filter means, newest first.
     async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Unavailable>;
 
-    /// One letter, whole, by its local id.
+    /// One letter, whole, by its local id; a redriven one too, as long as its store knows it.
     async fn get(&self, id: &str) -> Result<Option<Letter>, Unavailable>;
 
     /// How many letters the filter means.

@@ -144,6 +144,8 @@ impl DeadLetterQueue for SpooledFiles {
             history: History::default().with(self.failure(), waiting.since),
             first_failed_at: waiting.since,
             resolution: None,
+            redelivery: None,
+            redriven_from: None,
         }))
     }
 

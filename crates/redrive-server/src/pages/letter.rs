@@ -7,7 +7,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use jiff::Timestamp;
-use redrive_core::dead_letter::{Letter, LetterId, Origin, PipelineKind};
+use redrive_core::dead_letter::{Letter, LetterId, Origin, PipelineKind, Redelivery, RedeliveryState};
 use redrive_core::history::Attempt;
 use redrive_engine::console::{Console, is_waiting};
 use redrive_store::EditedPayload;
@@ -48,6 +48,8 @@ struct LetterPage {
     headers_left_out: usize,
     attempts: Vec<Try>,
     resolution: Option<Closed>,
+    redelivery: Option<Redelivered>,
+    redriven_from: Option<Link>,
     payload: Shown,
     views: Vec<(&'static str, bool)>,
     size: String,
@@ -72,6 +74,20 @@ struct Closed {
     by: String,
     at: Moment,
     note: String,
+}
+
+/// What became of its event since it was last redriven.
+struct Redelivered {
+    said: &'static str,
+    at: Option<Moment>,
+    /// The other letter that it failed again as.
+    letter: Option<Link>,
+}
+
+/// Another letter.
+struct Link {
+    id: String,
+    to: String,
 }
 
 /// What was changed before it was redriven.
@@ -110,6 +126,8 @@ pub(super) async fn show(
             at: Moment::new(closed.at, now),
             note: text::line(&closed.note, 1_000),
         }),
+        redelivery: letter.redelivery.as_ref().map(|found| redelivered(found, &letter.summary.id, now)),
+        redriven_from: letter.redriven_from.as_ref().map(link),
         views: View::ALL.map(|view| (view.name(), view == shown.view)).to_vec(),
         size: text::size(letter.payload.len()),
         cannot_edit: payload::editable(&letter.payload).err(),
@@ -203,6 +221,23 @@ fn target(letter: &Letter) -> Option<(&'static str, String)> {
         }
         None => None,
     }
+}
+
+fn redelivered(redelivery: &Redelivery, of: &LetterId, now: Timestamp) -> Redelivered {
+    Redelivered {
+        said: match redelivery.state {
+            RedeliveryState::Pending => "not handled yet",
+            RedeliveryState::Delivered => "delivered",
+            RedeliveryState::HandedOver => "handed over",
+            RedeliveryState::Failed => "failed again",
+        },
+        at: redelivery.at.map(|at| Moment::new(at, now)),
+        letter: redelivery.letter.as_ref().filter(|letter| *letter != of).map(link),
+    }
+}
+
+fn link(letter: &LetterId) -> Link {
+    Link { id: letter.to_string(), to: address(letter) }
 }
 
 fn header((name, value): &(String, Vec<u8>)) -> (String, String) {

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use redrive_core::dead_letter::{Letter, Origin, Resolution, Summary};
+use redrive_core::dead_letter::{Letter, Origin, Redelivery, Resolution, Summary};
 use redrive_core::failure::Failure;
 use redrive_core::history::Attempt;
 use redrive_engine::console::Letterbox;
@@ -11,7 +11,7 @@ use redrive_store::EditedPayload;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{ClassName, KindName, PayloadFormat, StatusName, Unanswered};
+use super::{ClassName, KindName, PayloadFormat, RedeliveryStateName, StatusName, Unanswered};
 use crate::json::{indented, is_json};
 
 /// How much of a payload a letter shows; `/payload` has all of it.
@@ -94,6 +94,10 @@ pub struct LetterView {
     /// What it was before it was redriven with another payload, newest first.
     pub edits: Vec<EditView>,
 }
+    /// What became of its event since it was last redriven; null if it was not.
+    pub redelivery: Option<RedeliveryView>,
+    /// The letter whose redrive failed again as this one.
+    pub redriven_from: Option<String>,
 
 /// A payload, as far as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -179,6 +183,18 @@ pub struct ResolutionView {
 /// An edit.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct EditView {
+/// What became of the event of a redriven letter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RedeliveryView {
+    /// How far it is.
+    pub state: RedeliveryStateName,
+    /// When it was delivered, handed over, or failed again; null while it is pending, and where delivered events are not
+    /// kept.
+    pub at: Option<Timestamp>,
+    /// The letter that it failed again as; the same letter, where letters keep their ids.
+    pub letter: Option<String>,
+}
+
     /// When it was made.
     pub at: Timestamp,
     /// Who made it.
@@ -245,6 +261,8 @@ impl LetterView {
             summary: letter.summary.into(),
         }
     }
+            redelivery: letter.redelivery.map(RedeliveryView::from),
+            redriven_from: letter.redriven_from.map(|id| id.to_string()),
 }
 
 impl PayloadView {
@@ -319,6 +337,16 @@ impl From<EditedPayload> for EditView {
     fn from(edit: EditedPayload) -> Self {
         Self {
             at: edit.at,
+impl From<Redelivery> for RedeliveryView {
+    fn from(redelivery: Redelivery) -> Self {
+        Self {
+            state: redelivery.state.into(),
+            at: redelivery.at,
+            letter: redelivery.letter.map(|id| id.to_string()),
+        }
+    }
+}
+
             by: edit.operator,
             original: PayloadView::up_to(SHOWN_OF_EDIT, &edit.original),
             edited: PayloadView::up_to(SHOWN_OF_EDIT, &edit.edited),

@@ -15,9 +15,9 @@ pub use entry::{AuditPage, EntryView};
 pub use group::{GroupView, GroupsPage};
 pub use letter::{
     AttemptView, EditView, FailureView, HeaderView, LetterPage, LetterView, OriginView, PayloadView,
-    ResolutionView, SummaryView,
+    RedeliveryView, ResolutionView, SummaryView,
 };
-pub use name::{ClassName, KindName, OperationStateName, PayloadFormat, StatusName};
+pub use name::{ClassName, KindName, OperationStateName, PayloadFormat, RedeliveryStateName, StatusName};
 pub use operation::{CountView, Done, OperationPage, OperationView, PreviewView};
 pub use pipeline::{LettersView, PipelineView, PipelinesView, RatesView, TypeView, Unanswered};
 pub use series::{PointView, SeriesView, StatsView};

@@ -1,6 +1,6 @@
 //! The words that the API uses for kinds, states and classes.
 
-use redrive_core::dead_letter::{PipelineKind, Status};
+use redrive_core::dead_letter::{PipelineKind, RedeliveryState, Status};
 use redrive_core::failure::Class;
 use redrive_store::OperationState;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ macro_rules! names {
     ($(#[$doc:meta])* $name:ident of $of:ty { $($(#[$case_doc:meta])* $case:ident = $word:literal from $pattern:pat),+ $(,)? }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-        #[serde(rename_all = "lowercase")]
+        #[serde(rename_all = "kebab-case")]
         pub enum $name { $($(#[$case_doc])* $case),+ }
 
         impl $name {
@@ -49,6 +49,20 @@ names! {
         Resolved = "resolved" from Status::Resolved,
         /// Needs a person: redriving it failed, too.
         Failed = "failed" from Status::Failed,
+    }
+}
+
+names! {
+    /// How far the event of a redriven letter is.
+    RedeliveryStateName of RedeliveryState {
+        /// Not handled yet, or being retried.
+        Pending = "pending" from RedeliveryState::Pending,
+        /// Delivered.
+        Delivered = "delivered" from RedeliveryState::Delivered,
+        /// Handed over, to a topic for example, and not back since.
+        HandedOver = "handed-over" from RedeliveryState::HandedOver,
+        /// Failed again, for good.
+        Failed = "failed" from RedeliveryState::Failed,
     }
 }
 

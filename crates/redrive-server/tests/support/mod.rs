@@ -9,7 +9,9 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use redrive_core::backoff::Backoff;
-use redrive_core::dead_letter::PipelineKind;
+use redrive_core::dead_letter::{DeadLetterQueue as _, Filter, Page, PipelineKind, Status};
+use redrive_core::failure::Failure;
+use redrive_core::lease::{Failed, Settlement};
 use redrive_core::policy::Policy;
 use redrive_engine::console::{Console, Desk, Pulse, Records};
 use redrive_engine::{Pace, PersistOptions, Persister, Pipeline};
@@ -18,8 +20,8 @@ use redrive_server::{
     Role, Series, Site, router,
 };
 use redrive_store::{
-    Database, FailedEvents, FailedEventsOptions, Jobs, JobsOptions, Outbox, OutboxOptions, Record, Target,
-    TargetOptions,
+    Claim, Database, FailedEvents, FailedEventsOptions, Jobs, JobsOptions, Outbox, OutboxOptions, Record,
+    TakeOver, Target, TargetOptions, WorkStore as _,
 };
 use redrive_testkit::TestDatabase;
 use serde_json::{Value, json};
@@ -172,6 +174,24 @@ impl Stand {
         ids
     }
 
+    /// Lets the one event of the outbox die, and says which letter it is.
+    pub(crate) async fn kill_event(&self) -> String {
+        let claim = Claim {
+            worker: "test".to_owned(),
+            limit: 10,
+            lease: Duration::from_secs(3600),
+            take_over: TakeOver::Never,
+        };
+        let mut claimed = self.outbox.turn(&mut Vec::new(), Some(&claim)).await.unwrap().claimed;
+        let (lease, work) = claimed.remove(0);
+        let failure = Failure::permanent("Refused", "card was declined");
+        let failed = Failed::new("orders", &work, failure, jiff::Timestamp::now());
+        let settled = self.outbox.turn(&mut vec![(lease, Settlement::Dead { failed })], None).await.unwrap();
+        assert!(settled.lost.is_empty() && claimed.is_empty());
+        let open = Filter { status: Some(Status::Open), ..Filter::default() };
+        self.outbox.list(&open, Page::first(1)).await.unwrap().letters.remove(0).id.to_string()
+    }
+
     pub(crate) async fn ask(&self, request: Request<Body>) -> Answer {
         let (parts, body) = self.router.clone().oneshot(request).await.unwrap().into_parts();
         let bytes = to_bytes(body, 10_000_000).await.unwrap();
@@ -182,6 +202,15 @@ impl Stand {
 }
 
 impl Answer {
+    /// Checks that it is a page with these parts.
+    #[track_caller]
+    pub(crate) fn assert_shows(&self, parts: &[&str]) {
+        assert_eq!(self.status, StatusCode::OK, "{}", self.text);
+        for part in parts {
+            assert!(self.text.contains(part), "{part:?} in {}", self.text);
+        }
+    }
+
     /// Checks that it is a problem of this status, whose detail has these parts.
     #[track_caller]
     pub(crate) fn assert_problem(&self, status: u16, said: &[&str]) {

@@ -2,7 +2,9 @@
 
 use redrive_engine::alerts::escape_lines;
 use redrive_server::number::counted;
-use redrive_server::view::{FailureView, LetterView, OriginView, PayloadFormat, PayloadView};
+use redrive_server::view::{
+    FailureView, LetterView, OriginView, PayloadFormat, PayloadView, RedeliveryStateName, RedeliveryView,
+};
 
 use super::Failure;
 use crate::args::To;
@@ -42,6 +44,12 @@ fn text(letter: &LetterView) -> String {
         let note = plain(&resolution.note);
         lines.push(format!("closed    {} by {}: {note}", resolution.at, plain(&resolution.by)));
     }
+    if let Some(after) = &letter.redelivery {
+        lines.push(format!("redrive   {}", redelivery(after, &summary.id)));
+    }
+    if let Some(from) = &letter.redriven_from {
+        lines.push(format!("from      {}, whose redrive failed again as this letter", plain(from)));
+    }
     for header in &letter.headers {
         lines.push(format!("header    {}: {}", plain(&header.name), plain(&header.value.text)));
     }
@@ -56,6 +64,19 @@ fn text(letter: &LetterView) -> String {
     lines.push(String::new());
     lines.push(payload(&letter.payload));
     lines.join("\n")
+}
+
+/// What became of its event since it was last redriven.
+fn redelivery(after: &RedeliveryView, of: &str) -> String {
+    let said = match after.state {
+        RedeliveryStateName::Pending => "not handled yet",
+        RedeliveryStateName::Delivered => "delivered",
+        RedeliveryStateName::HandedOver => "handed over",
+        RedeliveryStateName::Failed => "failed again",
+    };
+    let at = after.at.map(|at| format!(" {at} ({})", ago(at))).unwrap_or_default();
+    let letter = after.letter.as_deref().filter(|letter| *letter != of);
+    format!("{said}{at}{}", letter.map(|letter| format!(" as {}", plain(letter))).unwrap_or_default())
 }
 
 fn failure(failure: &FailureView) -> String {

@@ -2,7 +2,7 @@
 -- application's own tables are converted: {sent_…}; see bury.sql.
 WITH closed AS (
     UPDATE {letters} AS t
-    SET resolved = TRUE, redriven = TRUE, resolved_at = now(), resolved_by = {operator_2}, resolution_note = $3,
+    SET origin_id = COALESCE(t.origin_id, t.original_event_id), resolved = TRUE, redriven = TRUE, resolved_at = now(), resolved_by = {operator_2}, resolution_note = $3,
         updated_at = now()
     WHERE t.id = ANY($1::bigint[]) AND {waiting}
     RETURNING t.id, t.original_event_id, t.event_type, t.aggregate_type, t.aggregate_id, t.payload,

@@ -54,4 +54,15 @@ CREATE INDEX {letters_name}_group ON {letters} (fingerprint, failed_at, id, reso
 -- Finds what a letter was sent back as; only redriven events are in it.
 CREATE INDEX {table_name}_origin ON {table} (origin_id) WHERE origin_id IS NOT NULL;
 -- The same among letters: those that died again.
+-- And the letter that an event was redriven from.
+CREATE INDEX {letters_name}_redriven_from ON {letters} (origin_id) WHERE redriven = TRUE;
+-- What lists are filtered by, newest first: one index for each part of a filter.
+-- A key has few letters, and they are sorted: a hash costs half of what a tree does.
+CREATE INDEX {letters_name}_key ON {letters} USING hash (aggregate_id);
+CREATE INDEX {letters_name}_class ON {letters} (error_class, failed_at, id);
+CREATE INDEX {letters_name}_code ON {letters} (error_code, failed_at, id) WHERE error_code IS NOT NULL;
+-- What is the same in all of an index comes first in it, for src/filter.rs.
+CREATE INDEX {letters_name}_waiting ON {letters} (resolved, failed_at, id) WHERE resolved = FALSE;
+CREATE INDEX {letters_name}_redriven ON {letters} (redriven, failed_at, id) WHERE redriven = TRUE;
+CREATE INDEX {letters_name}_closed ON {letters} (resolved, failed_at, id) WHERE resolved = TRUE AND redriven = FALSE;
 CREATE INDEX {letters_name}_origin ON {letters} (origin_id) WHERE redrive_count > 0;

@@ -59,3 +59,12 @@ CREATE INDEX {letters_name}_group ON {letters} (fingerprint, failed_at, id, reso
 CREATE INDEX {table_name}_origin ON {table} (origin_id) WHERE origin_id IS NOT NULL;
 -- The same among letters: those that died again.
 CREATE INDEX {letters_name}_origin ON {letters} (origin_id) WHERE redrive_count > 0;
+-- And the letter that an event was redriven from.
+CREATE INDEX {letters_name}_redriven_from ON {letters} (origin_id) WHERE redriven = TRUE;
+-- What lists are filtered by, newest first: one index for each part of a filter.
+CREATE INDEX {letters_name}_key ON {letters} (aggregate_id, failed_at, id);
+CREATE INDEX {letters_name}_class ON {letters} (error_class, failed_at, id);
+CREATE INDEX {letters_name}_code ON {letters} (error_code, failed_at, id) WHERE error_code IS NOT NULL;
+-- These cost nothing when an event dies.
+CREATE INDEX {letters_name}_redriven ON {letters} (failed_at, id) WHERE redriven = TRUE;
+CREATE INDEX {letters_name}_closed ON {letters} (failed_at, id) WHERE resolved = TRUE AND redriven = FALSE;
