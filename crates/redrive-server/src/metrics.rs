@@ -60,7 +60,7 @@ impl Metrics {
 }
 
 /// The numbers, for Prometheus.
-#[utoipa::path(get, path = "/metrics", tag = "numbers", responses((status = 200, content_type = "text/plain", body = String)))]
+#[utoipa::path(get, path = "/metrics", operation_id = "get_metrics", tag = "numbers", responses((status = 200, description = "The metrics, in the text format of Prometheus.", content_type = "text/plain", body = String)))]
 pub(crate) async fn show(State(metrics): State<Metrics>) -> impl IntoResponse {
     ([(CONTENT_TYPE, MEDIA_TYPE)], metrics.render())
 }

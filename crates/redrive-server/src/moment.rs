@@ -53,15 +53,21 @@ impl PartialSchema for Moment {
         let schema = ObjectBuilder::new()
             .schema_type(Type::String)
             .description(Some("A time (RFC 3339), or a duration such as `1h`: that long ago."))
-            .pattern(Some(
-                r"^([0-9]{1,3}(ms|s|m|h|d)|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?Z)$",
-            ))
+            .pattern(Some(PATTERN))
             .examples(["1h", "2025-10-21T07:28:00Z"]);
         schema.into()
     }
 }
 
 impl ToSchema for Moment {}
+
+/// A part of what [`Moment::parse`] reads: durations of at most three parts, and every second of the years 2000 to 2099.
+const PATTERN: &str = concat!(
+    "^(([0-9]{1,3}(ms|s|m|h|d)){1,3}",
+    "|(20[0-9]{2}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))",
+    "|20([02468][048]|[13579][26])-02-29)",
+    r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9]))$",
+);
 
 #[cfg(test)]
 mod tests {

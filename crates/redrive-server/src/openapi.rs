@@ -1,5 +1,7 @@
 //! `GET /openapi.json`: the API, described by its own handlers.
 
+mod examples;
+
 use axum::Extension;
 use axum::body::Bytes;
 use axum::http::header::CONTENT_TYPE;
@@ -15,7 +17,7 @@ use crate::{Access, Problem};
 
 const ABOUT: &str = "Every dead letter of every pipeline, and what is done about them. Errors are problem documents \
     (RFC 9457) with a sentence that says what to do.";
-/// What anybody may ask.
+/// What needs no token.
 const OPEN: [&str; 2] = ["/api/v1/health", "/api/v1/ready"];
 
 /// The finished description, as it is sent.
@@ -41,15 +43,14 @@ pub(crate) fn frame() -> OpenApi {
 }
 
 impl Description {
-    /// Adds what holds for every route: problems, and who may call.
+    /// Adds what holds for every route: problems, who may call, and examples.
     pub(crate) fn of(mut description: OpenApi, access: &Access) -> Self {
         for (path, item) in &mut description.paths.paths {
-            let is_open = !access.asks_for_tokens() || OPEN.contains(&path.as_str());
+            let is_open = OPEN.contains(&path.as_str());
             for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
                 tell_problems(operation);
-                if !is_open {
-                    ask_for_token(operation);
-                }
+                examples::add(operation);
+                operation.security = Some(if is_open { Vec::new() } else { tokens(access) });
             }
         }
         Self(serde_json::to_vec(&description).unwrap_or_default().into())
@@ -65,14 +66,19 @@ fn tell_problems(operation: &mut Operation) {
     operation.responses.responses.insert("default".to_owned(), response.into());
 }
 
-fn ask_for_token(operation: &mut Operation) {
+/// A token; where none is configured, nothing will do as well.
+fn tokens(access: &Access) -> Vec<SecurityRequirement> {
     let scopes: [&str; 0] = [];
-    operation.security = Some(vec![SecurityRequirement::new("token", scopes)]);
+    let mut ways = vec![SecurityRequirement::new("token", scopes)];
+    if !access.asks_for_tokens() {
+        ways.push(SecurityRequirement::default());
+    }
+    ways
 }
 
 /// The description of the API (OpenAPI 3.1).
-#[utoipa::path(get, path = "/openapi.json", tag = "numbers",
-    responses((status = 200, content_type = "application/json", body = serde_json::Value)))]
+#[utoipa::path(get, path = "/openapi.json", operation_id = "get_openapi", tag = "numbers",
+    responses((status = 200, description = "The description.", content_type = "application/json", body = serde_json::Value)))]
 pub(crate) async fn show(Extension(Description(json)): Extension<Description>) -> impl IntoResponse {
     ([(CONTENT_TYPE, "application/json")], json)
 }

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::de::{self, Deserialize, Deserializer};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
-use utoipa::openapi::schema::{ObjectBuilder, SchemaType};
+use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -42,14 +42,27 @@ impl PartialSchema for PayloadIn {
 impl ToSchema for PayloadIn {}
 
 /// A payload in an answer: `{"payload": text}` or `{"payload_base64": bytes}`.
-#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum PayloadOut {
     #[serde(rename = "payload")]
     Text(String),
     #[serde(rename = "payload_base64", serialize_with = "base64")]
-    #[schema(value_type = String)]
     Bytes(Vec<u8>),
 }
+
+impl PartialSchema for PayloadOut {
+    /// One object with two properties, and not one of two objects: the schema of a job has its properties, too, and
+    /// generators of clients join objects only.
+    fn schema() -> RefOr<Schema> {
+        let text = |said| ObjectBuilder::new().schema_type(Type::String).description(Some(said));
+        ObjectBuilder::new()
+            .property("payload", text("The body, if it is text."))
+            .property("payload_base64", text("The body in base64, if it is no text."))
+            .into()
+    }
+}
+
+impl ToSchema for PayloadOut {}
 
 impl From<Vec<u8>> for PayloadOut {
     fn from(bytes: Vec<u8>) -> Self {

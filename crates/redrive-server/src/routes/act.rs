@@ -25,7 +25,10 @@ pub(super) struct LetterRedrive {
     #[schema(value_type = PayloadIn, required = false)]
     payload: Option<PayloadIn>,
     /// The same in base64, for bytes that are no text.
-    #[schema(content_encoding = "base64", pattern = "^([A-Za-z0-9+/]{4})*$")]
+    #[schema(
+        content_encoding = "base64",
+        pattern = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)?$"
+    )]
     payload_base64: Option<String>,
 }
 
@@ -40,11 +43,11 @@ pub(super) struct LetterResolution {
 
 /// Sends one letter back to work, with another payload if one is given. However often it is asked, one wins;
 /// with an `Idempotency-Key` the same request again is told the same.
-#[utoipa::path(post, path = "/dead-letters/{id}/redrive", tag = "letters",
+#[utoipa::path(post, path = "/dead-letters/{id}/redrive", operation_id = "redrive_dead_letter", tag = "letters",
     params(("id" = String, Path, description = "The letter, such as `orders:42`."),
         ("Idempotency-Key" = Option<String>, Header, description = "What makes several requests one.", pattern = "^[!-~]{1,140}$")),
     request_body(content = inline(Option<LetterRedrive>)),
-    responses((status = 200, body = Done)))]
+    responses((status = 200, description = "It was sent back to work.", body = Done)))]
 pub(super) async fn redrive(
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
@@ -60,10 +63,10 @@ pub(super) async fn redrive(
 }
 
 /// Closes one letter.
-#[utoipa::path(post, path = "/dead-letters/{id}/resolve", tag = "letters",
+#[utoipa::path(post, path = "/dead-letters/{id}/resolve", operation_id = "resolve_dead_letter", tag = "letters",
     params(("id" = String, Path, description = "The letter, such as `orders:42`."),
         ("Idempotency-Key" = Option<String>, Header, description = "What makes several requests one.", pattern = "^[!-~]{1,140}$")),
-    request_body = LetterResolution, responses((status = 200, body = Done)))]
+    request_body = LetterResolution, responses((status = 200, description = "It is closed.", body = Done)))]
 pub(super) async fn resolve(
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,

@@ -12,7 +12,7 @@ use crate::query::Params;
 use crate::view::{AuditPage, EntryView};
 
 /// The latest entries, newest first.
-#[utoipa::path(get, path = "/audit", tag = "audit", params(Slice), responses((status = 200, body = AuditPage)))]
+#[utoipa::path(get, path = "/audit", operation_id = "list_audit_entries", tag = "audit", params(Slice), responses((status = 200, description = "A page of the audit log.", body = AuditPage)))]
 pub(super) async fn list(
     State(console): State<Arc<Console>>,
     Params(asked): Params<Slice>,

@@ -13,7 +13,7 @@ use crate::view::{BookView, BooksView};
 static TURN: Mutex<()> = Mutex::const_new(());
 
 /// Where the events of every pipeline are, and whether any is missing. It looks at every row: ask seldom.
-#[utoipa::path(get, path = "/books", tag = "audit", responses((status = 200, body = BooksView)))]
+#[utoipa::path(get, path = "/books", operation_id = "verify", tag = "audit", responses((status = 200, description = "Where the events of every pipeline are.", body = BooksView)))]
 pub(super) async fn verify(State(console): State<Arc<Console>>) -> Json<BooksView> {
     let _turn = TURN.lock().await;
     let books = console.verify().await.into_iter();

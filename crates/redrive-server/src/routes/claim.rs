@@ -60,10 +60,10 @@ struct Job {
 
 /// A worker asks for jobs, and may wait for some. With an `Idempotency-Key` the same request again gets the same jobs
 /// under the same leases, as far as it still holds them.
-#[utoipa::path(post, path = "/jobs/{name}/claim", tag = "workers",
+#[utoipa::path(post, path = "/jobs/{name}/claim", operation_id = "claim_jobs", tag = "workers",
     params(("name" = String, Path, description = "The pipeline."),
         ("Idempotency-Key" = Option<String>, Header, description = "What makes several claims one: send it again when an answer did not arrive.", pattern = "^[!-~]{1,140}$")),
-    request_body = ClaimIn, responses((status = 200, body = Claimed)))]
+    request_body = ClaimIn, responses((status = 200, description = "The jobs that are the worker's now; none, if there was none in time.", body = Claimed)))]
 pub(super) async fn claim(
     State(doors): State<Arc<Doors>>,
     State(console): State<Arc<Console>>,

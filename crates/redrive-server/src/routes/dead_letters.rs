@@ -63,8 +63,8 @@ pub(super) struct ListIn {
 }
 
 /// The letters that the filter means, newest first.
-#[utoipa::path(get, path = "/dead-letters", tag = "letters", params(ListIn),
-    responses((status = 200, body = LetterPage)))]
+#[utoipa::path(get, path = "/dead-letters", operation_id = "list_dead_letters", tag = "letters", params(ListIn),
+    responses((status = 200, description = "A page of letters.", body = LetterPage)))]
 pub(super) async fn list(
     State(console): State<Arc<Console>>,
     Params(asked): Params<ListIn>,
@@ -77,8 +77,8 @@ pub(super) async fn list(
 }
 
 /// One letter, with its history.
-#[utoipa::path(get, path = "/dead-letters/{id}", tag = "letters", params(("id" = String, Path, description = "The letter, such as `orders:42`.")),
-    responses((status = 200, body = LetterView)))]
+#[utoipa::path(get, path = "/dead-letters/{id}", operation_id = "get_dead_letter", tag = "letters", params(("id" = String, Path, description = "The letter, such as `orders:42`.")),
+    responses((status = 200, description = "The letter.", body = LetterView)))]
 pub(super) async fn show(
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
@@ -89,7 +89,7 @@ pub(super) async fn show(
 }
 
 /// The payload of a letter, byte for byte.
-#[utoipa::path(get, path = "/dead-letters/{id}/payload", tag = "letters", params(("id" = String, Path, description = "The letter, such as `orders:42`.")),
+#[utoipa::path(get, path = "/dead-letters/{id}/payload", operation_id = "get_dead_letter_payload", tag = "letters", params(("id" = String, Path, description = "The letter, such as `orders:42`.")),
     responses((status = 200, description = "The bytes, as an attachment.", content_type = "application/octet-stream", body = Vec<u8>)))]
 pub(super) async fn payload(
     State(console): State<Arc<Console>>,

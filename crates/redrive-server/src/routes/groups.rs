@@ -28,7 +28,7 @@ pub(super) struct GroupsIn {
 }
 
 /// The groups of letters that wait, the largest first.
-#[utoipa::path(get, path = "/groups", tag = "groups", params(GroupsIn), responses((status = 200, body = GroupsPage)))]
+#[utoipa::path(get, path = "/groups", operation_id = "list_groups", tag = "groups", params(GroupsIn), responses((status = 200, description = "The groups.", body = GroupsPage)))]
 pub(super) async fn list(
     State(console): State<Arc<Console>>,
     Params(asked): Params<GroupsIn>,
@@ -39,9 +39,9 @@ pub(super) async fn list(
 }
 
 /// One group.
-#[utoipa::path(get, path = "/groups/{fingerprint}", tag = "groups",
+#[utoipa::path(get, path = "/groups/{fingerprint}", operation_id = "get_group", tag = "groups",
     params(("fingerprint" = String, Path, description = "16 hexadecimal digits.")),
-    responses((status = 200, body = GroupView)))]
+    responses((status = 200, description = "The group.", body = GroupView)))]
 pub(super) async fn show(
     State(console): State<Arc<Console>>,
     Path(fingerprint): Path<String>,

@@ -44,7 +44,10 @@ pub(super) struct HandedIn {
     #[schema(value_type = PayloadIn, required = false)]
     payload: Option<PayloadIn>,
     /// The body in base64, for bytes that are no text.
-    #[schema(content_encoding = "base64", pattern = "^([A-Za-z0-9+/]{4})*$")]
+    #[schema(
+        content_encoding = "base64",
+        pattern = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)?$"
+    )]
     payload_base64: Option<String>,
     /// The headers of the event, in order.
     #[serde(default, deserialize_with = "body::objects_or_none")]
@@ -100,10 +103,10 @@ pub(super) struct ErrorIn {
 
 /// Takes an event in that failed elsewhere. The same `source` of the same service again is the same letter;
 /// with another type, key or payload it is refused with 422.
-#[utoipa::path(post, path = "/dead-letters", tag = "letters",
+#[utoipa::path(post, path = "/dead-letters", operation_id = "create_dead_letter", tag = "letters",
     params(("Idempotency-Key" = Option<String>, Header, description = "What makes several requests one, if `source` is not given.", pattern = "^[!-~]{1,140}$")),
     request_body = HandedIn,
-    responses((status = 201, body = Done, headers(("Location" = String, description = "The letter.")))))]
+    responses((status = 201, description = "The letter is stored.", body = Done, headers(("Location" = String, description = "The letter.")))))]
 pub(super) async fn take_in(
     State(console): State<Arc<Console>>,
     Who(operator): Who,

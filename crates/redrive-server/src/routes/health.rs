@@ -30,15 +30,15 @@ struct Ready {
 }
 
 /// The process lives.
-#[utoipa::path(get, path = "/health", tag = "health", responses((status = 200, body = Health)))]
+#[utoipa::path(get, path = "/health", operation_id = "get_health", tag = "health", responses((status = 200, description = "The process is alive.", body = Health)))]
 pub(super) async fn health() -> impl IntoResponse {
     Json(Health { status: "healthy", version: env!("CARGO_PKG_VERSION") })
 }
 
 /// It can work: a line per pipeline and store. Without a token, where the server asks for one, the details are left
 /// out: they may hold addresses and names of tables.
-#[utoipa::path(get, path = "/ready", tag = "health",
-    responses((status = 200, body = Ready), (status = 503, description = "Something cannot work.", body = Ready)))]
+#[utoipa::path(get, path = "/ready", operation_id = "get_readiness", tag = "health",
+    responses((status = 200, description = "Everything can work.", body = Ready), (status = 503, description = "Something cannot work.", body = Ready)))]
 pub(super) async fn ready(
     State(readiness): State<Arc<dyn Readiness>>,
     caller: Option<Extension<Caller>>,

@@ -61,10 +61,10 @@ fn is_none(number: &u64) -> bool {
 
 /// Puts events into object storage: one value or an array, or one value per line. With an `Idempotency-Key` the same
 /// request again is told the same.
-#[utoipa::path(post, path = "/ingest/{name}", tag = "work",
+#[utoipa::path(post, path = "/ingest/{name}", operation_id = "ingest_events", tag = "work",
     params(("name" = String, Path, description = "The pipeline."), Choice,
         ("Idempotency-Key" = Option<String>, Header, description = "What makes several requests one.", pattern = "^[!-~]{1,140}$")),
-    request_body(content((PayloadIn = "application/json"), (String = "application/x-ndjson"))), responses((status = 202, body = Answer)))]
+    request_body(content((PayloadIn = "application/json"), (String = "application/x-ndjson"))), responses((status = 202, description = "The events are accepted.", body = Answer)))]
 pub(super) async fn ingest(
     State(doors): State<Arc<Doors>>,
     State(console): State<Arc<Console>>,

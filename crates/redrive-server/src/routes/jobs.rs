@@ -64,10 +64,10 @@ enum Outcome {
 }
 
 /// Puts jobs into a queue, all or none. With an `Idempotency-Key` the same request again is told the same.
-#[utoipa::path(post, path = "/jobs/{name}", tag = "work",
+#[utoipa::path(post, path = "/jobs/{name}", operation_id = "enqueue_jobs", tag = "work",
     params(("name" = String, Path, description = "The pipeline."),
         ("Idempotency-Key" = Option<String>, Header, description = "What makes several requests one.", pattern = "^[!-~]{1,140}$")),
-    request_body = NewJobs, responses((status = 201, body = Answer)))]
+    request_body = NewJobs, responses((status = 201, description = "The jobs are stored.", body = Answer)))]
 pub(super) async fn enqueue(
     State(doors): State<Arc<Doors>>,
     Path(name): Path<String>,

@@ -62,7 +62,9 @@
 //! - `GET /dead-letters?pipeline=&status=&type=&key=&class=&code=&group=&q=&since=&until=&limit=&cursor=`, newest
 //!   first. `since` and `until` are times (RFC 3339) or durations: `1h` is an hour ago. `limit` is 1 to 500 (50).
 //!   Answer: 200 `{"letters": […], "next": "…", "unavailable": [{"pipeline", "reason"}]}`; `next` is the `cursor` of
-//!   the next page, and stays right while letters arrive.
+//!   the next page, and stays right while letters arrive. A search that takes longer than 150 ms ends with what was found:
+//!   then `searched_to` says how far it looked, and there may be fewer letters than `limit`, or none, although there is a
+//!   `next`.
 //! - `GET /dead-letters/{id}`: one, with origin, headers, history, edits, and its payload as
 //!   `{"format": "json" | "text" | "base64", "text": "…", "size": 12, "cut": false}`.
 //! - `GET /dead-letters/{id}/payload`: its bytes, as an attachment.

@@ -74,10 +74,10 @@ pub(super) struct ResolutionRequest {
 }
 
 /// Starts to send letters back to work, or says how many that would be.
-#[utoipa::path(post, path = "/redrives", tag = "operations",
+#[utoipa::path(post, path = "/redrives", operation_id = "start_redrive", tag = "operations",
     params(("Idempotency-Key" = Option<String>, Header, description = "What makes several requests one.", pattern = "^[!-~]{1,140}$")),
     request_body = RedriveRequest,
-    responses((status = 202, body = OperationView, headers(("Location" = String, description = "The operation."))),
+    responses((status = 202, description = "The operation has started.", body = OperationView, headers(("Location" = String, description = "The operation."))),
         (status = 200, description = "A dry run: nothing was changed.", body = PreviewView)))]
 pub(super) async fn redrive(
     State(console): State<Arc<Console>>,
@@ -99,10 +99,10 @@ pub(super) async fn redrive(
 }
 
 /// Starts to close letters, or says how many that would be.
-#[utoipa::path(post, path = "/resolutions", tag = "operations",
+#[utoipa::path(post, path = "/resolutions", operation_id = "start_resolution", tag = "operations",
     params(("Idempotency-Key" = Option<String>, Header, description = "What makes several requests one.", pattern = "^[!-~]{1,140}$")),
     request_body = ResolutionRequest,
-    responses((status = 202, body = OperationView, headers(("Location" = String, description = "The operation."))),
+    responses((status = 202, description = "The operation has started.", body = OperationView, headers(("Location" = String, description = "The operation."))),
         (status = 200, description = "A dry run: nothing was changed.", body = PreviewView)))]
 pub(super) async fn resolve(
     State(console): State<Arc<Console>>,
@@ -120,7 +120,7 @@ pub(super) async fn resolve(
 }
 
 /// The latest operations, newest first.
-#[utoipa::path(get, path = "/redrives", tag = "operations", params(Slice), responses((status = 200, body = OperationPage)))]
+#[utoipa::path(get, path = "/redrives", operation_id = "list_operations", tag = "operations", params(Slice), responses((status = 200, description = "A page of operations.", body = OperationPage)))]
 pub(super) async fn list(
     State(console): State<Arc<Console>>,
     Params(asked): Params<Slice>,
@@ -132,8 +132,8 @@ pub(super) async fn list(
 }
 
 /// One operation, with some of what it was not done to.
-#[utoipa::path(get, path = "/redrives/{id}", tag = "operations", params(("id" = i64, Path, description = "The operation.")),
-    responses((status = 200, body = OperationView)))]
+#[utoipa::path(get, path = "/redrives/{id}", operation_id = "get_operation", tag = "operations", params(("id" = i64, Path, description = "The operation.")),
+    responses((status = 200, description = "The operation.", body = OperationView)))]
 pub(super) async fn show(
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
@@ -144,8 +144,8 @@ pub(super) async fn show(
 }
 
 /// Pauses an operation.
-#[utoipa::path(post, path = "/redrives/{id}/pause", tag = "operations", params(("id" = i64, Path, description = "The operation.")),
-    responses((status = 200, body = OperationView)))]
+#[utoipa::path(post, path = "/redrives/{id}/pause", operation_id = "pause_operation", tag = "operations", params(("id" = i64, Path, description = "The operation.")),
+    responses((status = 200, description = "The operation.", body = OperationView)))]
 pub(super) async fn pause(
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
@@ -155,8 +155,8 @@ pub(super) async fn pause(
 }
 
 /// Goes on with an operation that was paused, or stopped itself.
-#[utoipa::path(post, path = "/redrives/{id}/resume", tag = "operations", params(("id" = i64, Path, description = "The operation.")),
-    responses((status = 200, body = OperationView)))]
+#[utoipa::path(post, path = "/redrives/{id}/resume", operation_id = "resume_operation", tag = "operations", params(("id" = i64, Path, description = "The operation.")),
+    responses((status = 200, description = "The operation.", body = OperationView)))]
 pub(super) async fn resume(
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
@@ -166,8 +166,8 @@ pub(super) async fn resume(
 }
 
 /// Ends an operation; what is done stays done.
-#[utoipa::path(post, path = "/redrives/{id}/cancel", tag = "operations", params(("id" = i64, Path, description = "The operation.")),
-    responses((status = 200, body = OperationView)))]
+#[utoipa::path(post, path = "/redrives/{id}/cancel", operation_id = "cancel_operation", tag = "operations", params(("id" = i64, Path, description = "The operation.")),
+    responses((status = 200, description = "The operation.", body = OperationView)))]
 pub(super) async fn cancel(
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,

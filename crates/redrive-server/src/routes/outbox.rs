@@ -42,10 +42,10 @@ pub(super) struct Appended {
 }
 
 /// Puts events into an outbox, all or none. With an `Idempotency-Key` the same request again is told the same numbers.
-#[utoipa::path(post, path = "/outbox/{name}/events", tag = "work",
+#[utoipa::path(post, path = "/outbox/{name}/events", operation_id = "append_events", tag = "work",
     params(("name" = String, Path, description = "The pipeline."),
         ("Idempotency-Key" = Option<String>, Header, description = "What makes several requests one.", pattern = "^[!-~]{1,140}$")),
-    request_body = OutboxEvents, responses((status = 201, body = Appended)))]
+    request_body = OutboxEvents, responses((status = 201, description = "The events are stored.", body = Appended)))]
 pub(super) async fn append(
     State(doors): State<Arc<Doors>>,
     Path(name): Path<String>,

@@ -35,8 +35,8 @@ pub(super) struct Answer {
 }
 
 /// Hands events to a persist pipeline, all or none: they are saved behind the request.
-#[utoipa::path(post, path = "/persist/{name}", tag = "work", params(("name" = String, Path, description = "The pipeline.")),
-    request_body = PersistEvents, responses((status = 202, body = Answer)))]
+#[utoipa::path(post, path = "/persist/{name}", operation_id = "persist_events", tag = "work", params(("name" = String, Path, description = "The pipeline.")),
+    request_body = PersistEvents, responses((status = 202, description = "The events are accepted.", body = Answer)))]
 pub(super) async fn accept(
     State(doors): State<Arc<Doors>>,
     Path(name): Path<String>,

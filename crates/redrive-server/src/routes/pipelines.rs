@@ -12,7 +12,7 @@ use crate::series::{Latest, Series};
 use crate::view::{PipelineView, PipelinesView};
 
 /// Every pipeline and how it is.
-#[utoipa::path(get, path = "/pipelines", tag = "pipelines", responses((status = 200, body = PipelinesView)))]
+#[utoipa::path(get, path = "/pipelines", operation_id = "list_pipelines", tag = "pipelines", responses((status = 200, description = "The pipelines.", body = PipelinesView)))]
 pub(super) async fn list(
     State(console): State<Arc<Console>>,
     State(series): State<Series>,
@@ -23,8 +23,8 @@ pub(super) async fn list(
 }
 
 /// One pipeline and how it is.
-#[utoipa::path(get, path = "/pipelines/{name}", tag = "pipelines", params(("name" = String, Path, description = "The pipeline.")),
-    responses((status = 200, body = PipelineView)))]
+#[utoipa::path(get, path = "/pipelines/{name}", operation_id = "get_pipeline", tag = "pipelines", params(("name" = String, Path, description = "The pipeline.")),
+    responses((status = 200, description = "The pipeline.", body = PipelineView)))]
 pub(super) async fn show(
     State(console): State<Arc<Console>>,
     State(series): State<Series>,
@@ -35,8 +35,8 @@ pub(super) async fn show(
 
 /// Stops claiming, here at once and in every instance within seconds, until it is resumed: also after a restart. What
 /// is in hand is finished.
-#[utoipa::path(post, path = "/pipelines/{name}/pause", tag = "pipelines", params(("name" = String, Path, description = "The pipeline.")),
-    responses((status = 200, body = PipelineView)))]
+#[utoipa::path(post, path = "/pipelines/{name}/pause", operation_id = "pause_pipeline", tag = "pipelines", params(("name" = String, Path, description = "The pipeline.")),
+    responses((status = 200, description = "The pipeline.", body = PipelineView)))]
 pub(super) async fn pause(
     State(console): State<Arc<Console>>,
     State(series): State<Series>,
@@ -48,8 +48,8 @@ pub(super) async fn pause(
 }
 
 /// Claims again, here and in every instance.
-#[utoipa::path(post, path = "/pipelines/{name}/resume", tag = "pipelines", params(("name" = String, Path, description = "The pipeline.")),
-    responses((status = 200, body = PipelineView)))]
+#[utoipa::path(post, path = "/pipelines/{name}/resume", operation_id = "resume_pipeline", tag = "pipelines", params(("name" = String, Path, description = "The pipeline.")),
+    responses((status = 200, description = "The pipeline.", body = PipelineView)))]
 pub(super) async fn resume(
     State(console): State<Arc<Console>>,
     State(series): State<Series>,

@@ -84,8 +84,8 @@ impl<'de> Deserialize<'de> for Fence {
 }
 
 /// A job is done.
-#[utoipa::path(post, path = "/jobs/{name}/{id}/complete", tag = "workers", params(("name" = String, Path, description = "The queue."), ("id" = i64, Path, description = "The job.")),
-    request_body = CompleteIn, responses((status = 204, description = "Taken down."), (status = 409, description = "The lease has run out, also when nobody has claimed the job since, or another worker has it, or it is settled. Nothing was changed.", body = Problem)))]
+#[utoipa::path(post, path = "/jobs/{name}/{id}/complete", operation_id = "complete_job", tag = "workers", params(("name" = String, Path, description = "The queue."), ("id" = i64, Path, description = "The job.")),
+    request_body = CompleteIn, responses((status = 204, description = "Recorded."), (status = 409, description = "The lease has run out, also when nobody has claimed the job since, or another worker has it, or it is settled. Nothing was changed.", content_type = "application/problem+json", body = Problem)))]
 pub(super) async fn complete(
     State(doors): State<Arc<Doors>>,
     Path((name, id)): Path<(String, String)>,
@@ -99,8 +99,8 @@ pub(super) async fn complete(
 }
 
 /// A job failed.
-#[utoipa::path(post, path = "/jobs/{name}/{id}/fail", tag = "workers", params(("name" = String, Path, description = "The queue."), ("id" = i64, Path, description = "The job.")),
-    request_body = FailIn, responses((status = 204, description = "Taken down."), (status = 409, description = "The lease has run out, also when nobody has claimed the job since, or another worker has it, or it is settled. Nothing was changed.", body = Problem)))]
+#[utoipa::path(post, path = "/jobs/{name}/{id}/fail", operation_id = "fail_job", tag = "workers", params(("name" = String, Path, description = "The queue."), ("id" = i64, Path, description = "The job.")),
+    request_body = FailIn, responses((status = 204, description = "Recorded."), (status = 409, description = "The lease has run out, also when nobody has claimed the job since, or another worker has it, or it is settled. Nothing was changed.", content_type = "application/problem+json", body = Problem)))]
 pub(super) async fn fail(
     State(doors): State<Arc<Doors>>,
     Path((name, id)): Path<(String, String)>,
@@ -116,8 +116,8 @@ pub(super) async fn fail(
 }
 
 /// A worker needs more time.
-#[utoipa::path(post, path = "/jobs/{name}/{id}/heartbeat", tag = "workers", params(("name" = String, Path, description = "The queue."), ("id" = i64, Path, description = "The job.")),
-    request_body = HeartbeatIn, responses((status = 200, body = Extended), (status = 409, description = "The lease has run out, also when nobody has claimed the job since, or another worker has it, or it is settled. Nothing was changed.", body = Problem)))]
+#[utoipa::path(post, path = "/jobs/{name}/{id}/heartbeat", operation_id = "extend_lease", tag = "workers", params(("name" = String, Path, description = "The queue."), ("id" = i64, Path, description = "The job.")),
+    request_body = HeartbeatIn, responses((status = 200, description = "The lease is extended.", body = Extended), (status = 409, description = "The lease has run out, also when nobody has claimed the job since, or another worker has it, or it is settled. Nothing was changed.", content_type = "application/problem+json", body = Problem)))]
 pub(super) async fn heartbeat(
     State(doors): State<Arc<Doors>>,
     Path((name, id)): Path<(String, String)>,

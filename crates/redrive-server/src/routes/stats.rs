@@ -35,7 +35,7 @@ pub(super) struct StatsIn {
 }
 
 /// Numbers over time.
-#[utoipa::path(get, path = "/stats", tag = "numbers", params(StatsIn), responses((status = 200, body = StatsView)))]
+#[utoipa::path(get, path = "/stats", operation_id = "get_stats", tag = "numbers", params(StatsIn), responses((status = 200, description = "The numbers of each pipeline.", body = StatsView)))]
 pub(super) async fn stats(
     State(series): State<Series>,
     Params(asked): Params<StatsIn>,

@@ -18,7 +18,7 @@ static WATCHERS: Semaphore = Semaphore::const_new(500);
 
 /// One `snapshot` event at the start and one for each change: pipelines with the letters that wait, and the
 /// latest operations. Ends when the server stops: come back.
-#[utoipa::path(get, path = "/stream", tag = "numbers",
+#[utoipa::path(get, path = "/stream", operation_id = "stream_changes", tag = "numbers",
     responses((status = 200, description = "Events named `snapshot`, each with JSON.", content_type = "text/event-stream", body = String)))]
 pub(super) async fn stream(
     State(pulse): State<Pulse>,
