@@ -9,6 +9,8 @@ use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
 
+use crate::series::{Counting, Counts};
+
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// How often recorded times are drained into their buckets, scraped or not.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -20,13 +22,20 @@ const BUCKETS: [f64; 15] =
 
 /// Why there are no metrics.
 #[derive(Debug, thiserror::Error)]
-#[error("metrics cannot be recorded: {0}")]
-pub struct MetricsError(#[from] BuildError);
+pub enum MetricsError {
+    /// The recorder cannot be set up.
+    #[error("metrics cannot be recorded: {0}")]
+    Setup(#[from] BuildError),
+    /// Somebody else records in this process already.
+    #[error("metrics cannot be recorded: this process has another recorder already")]
+    Twice,
+}
 
 /// The recorder of this process.
 #[derive(Clone)]
 pub struct Metrics {
     handle: PrometheusHandle,
+    counts: Counts,
 }
 
 impl Metrics {
@@ -37,9 +46,17 @@ impl Metrics {
     pub fn install() -> Result<Self, MetricsError> {
         let attempts = Matcher::Full(ATTEMPT_SECONDS.to_owned());
         let builder = PrometheusBuilder::new().set_buckets_for_metric(attempts, &BUCKETS)?;
-        let handle = builder.install_recorder()?;
+        let recorder = builder.build_recorder();
+        let (handle, counts) = (recorder.handle(), Counts::default());
+        metrics::set_global_recorder(Counting::new(recorder, counts.clone()))
+            .map_err(|_| MetricsError::Twice)?;
         describe();
-        Ok(Self { handle })
+        Ok(Self { handle, counts })
+    }
+
+    /// The numbers of each pipeline, as they are counted.
+    pub(crate) const fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// Every number, in the text format of Prometheus.

@@ -24,7 +24,7 @@ use redrive_core::dead_letter::{
     Filter, Group, Letter, LetterId, PipelineKind, Stats, Status, Summary, Unavailable,
 };
 use redrive_core::fingerprint::Fingerprint;
-use redrive_store::{EditedPayload, Entry, Operation, Requests};
+use redrive_store::{EditedPayload, Entry, Operation, Requests, Samples};
 use tokio::sync::Notify;
 
 pub use census::{Count, HOURS};
@@ -286,6 +286,12 @@ impl Console {
     /// One operation.
     ///
     /// # Errors
+    /// What charts show, as every instance sampled it.
+    #[must_use]
+    pub const fn samples(&self) -> &Samples {
+        &self.records.samples
+    }
+
     /// [`ConsoleError::NoOperation`], [`ConsoleError::Store`].
     pub async fn operation(&self, id: i64) -> Result<Operation, ConsoleError> {
         self.records.operations.get(id).await?.ok_or(ConsoleError::NoOperation(id))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redrive_core::dead_letter::PipelineKind;
-use redrive_store::{Audit, Database, Edits, Error, Letters, Operations, Pauses, Plan, Requests};
+use redrive_store::{Audit, Database, Edits, Error, Letters, Operations, Pauses, Plan, Requests, Samples};
 
 /// redrive's own tables, which the console keeps its records in.
 pub struct Records {
@@ -17,6 +17,8 @@ pub struct Records {
     pub pauses: Pauses,
     /// What was asked for under a key.
     pub requests: Requests,
+    /// What charts show.
+    pub samples: Samples,
     /// Letters that were handed in.
     pub intake: Arc<Letters>,
 }
@@ -32,6 +34,7 @@ impl Records {
             edits: Edits::new(database.clone()),
             pauses: Pauses::new(database.clone()),
             requests: Requests::new(database.clone()),
+            samples: Samples::new(database.clone()),
             intake: Arc::new(intake),
         }
     }
@@ -46,6 +49,7 @@ impl Records {
         self.edits.migrate().await?;
         self.pauses.migrate().await?;
         self.requests.migrate().await?;
+        self.samples.migrate().await?;
         self.audit.migrate().await
     }
 
@@ -56,6 +60,6 @@ impl Records {
     pub async fn plan(&self) -> Result<Plan, Error> {
         let plan = self.intake.plan().await?.and(self.operations.plan().await?).and(self.edits.plan().await?);
         let plan = plan.and(self.pauses.plan().await?).and(self.requests.plan().await?);
-        Ok(plan.and(self.audit.plan().await?))
+        Ok(plan.and(self.samples.plan().await?).and(self.audit.plan().await?))
     }
 }

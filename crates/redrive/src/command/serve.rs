@@ -55,10 +55,10 @@ pub(crate) async fn serve_on(
     let house = House::build(config)?;
     let monitor = Arc::clone(&house.monitor);
     let preparing = tokio::spawn(monitor.prepare(Arc::clone(&house.running), stop.clone()));
-    let series = Series::default();
+    let series = Series::of(&metrics);
     house.running.chore(|stop| metrics.clone().keep_up(stop));
     house.running.chore(|stop| Arc::clone(&house.monitor).keep_looking(stop));
-    house.running.chore(|stop| series.clone().keep(metrics.clone(), stop));
+    house.running.chore(|stop| series.clone().keep(Arc::clone(&house.console), stop));
     let site = house.site(access(&config.server), metrics, series, stop.clone());
     let served = answer(listener, site, &config.server, &stop);
     let (served, left) = tokio::join!(served, house.leave(&stop, config.server.shutdown_deadline));
