@@ -15,6 +15,7 @@ let fetching = false;
 let lastFetch = 0;
 let timer = 0;
 let online = false;
+let follows = false; // whether this page follows what happens at all
 
 function isField(element) {
   return element?.matches("input:not([type=checkbox]), textarea, select") ?? false;
@@ -32,7 +33,7 @@ function held() {
 }
 
 function showState() {
-  if (!live) return;
+  if (!live || !follows) return;
   const reason = held();
   const state = !online ? "off" : missed && reason ? "held" : "on";
   live.hidden = false;
@@ -103,6 +104,7 @@ let lastWaiting;
 function listen() {
   if (!byId("content")?.hasAttribute("data-live") || !window.EventSource) return;
   const source = new EventSource("/ui/stream");
+  follows = true;
   source.addEventListener("open", () => {
     // What happened while there was no connection is not told again.
     if (!online && missed) follow();

@@ -618,3 +618,52 @@ async fn style_and_script_are_kept_by_browsers_and_change_their_address_with_the
     assert_eq!(script.headers["content-type"], "text/javascript; charset=utf-8");
     assert!(!script.html.contains("innerHTML") && !script.html.contains("eval("));
 }
+
+/// They forgot everything that was typed before.
+#[tokio::test]
+async fn the_links_beside_the_filter_keep_the_rest_of_it() {
+    let board = Board::new().await;
+    let page = board.get("/letters?q=type%3AOrderCreated+status%3Aopen+%22card+4111%22").await;
+    page.shows(&[
+        "href=\"/letters?q=type%3AOrderCreated%20%22card%204111%22%20status%3Aresolved\"",
+        "href=\"/letters?q=type%3AOrderCreated%20status%3Aopen%20%22card%204111%22%20since%3A1h\"",
+    ]);
+    board.get("/letters").await.shows(&["href=\"/letters?q=status%3Aopen\""]);
+}
+
+#[tokio::test]
+async fn a_group_whose_failures_have_no_kind_has_a_link_that_can_be_seen() {
+    let board = Board::new().await;
+    let nameless = Failure::permanent("", "card was declined");
+    board.bury(&[NewLetter { failure: nameless, ..letter(1) }]).await;
+    board.get("/").await.shows(&["(no kind)</a>"]);
+}
+
+#[tokio::test]
+async fn an_answer_that_has_not_changed_is_not_sent_again_and_a_long_one_is_compressed() {
+    let board = Board::new().await;
+    let many: Vec<NewLetter> = (0..100).map(letter).collect();
+    board.bury(&many).await;
+    let path = "/api/v1/dead-letters?limit=100";
+    let first = board.get(path).await;
+    let tag = first.headers["etag"].clone();
+    let again = Request::get(path).header("if-none-match", &tag).body(Body::empty()).unwrap();
+    let again = board.ask(again).await;
+    assert_eq!(
+        (again.status, again.html.as_str(), &again.headers["etag"]),
+        (StatusCode::NOT_MODIFIED, "", &tag)
+    );
+    assert_eq!(again.headers["cache-control"], "no-store", "browsers keep no letters");
+    let packed = Request::get(path).header("accept-encoding", "br, gzip").body(Body::empty()).unwrap();
+    let packed = board.ask(packed).await;
+    assert_eq!(
+        (&packed.headers["content-encoding"], &packed.headers["vary"]),
+        (&"gzip".parse().unwrap(), &"accept-encoding".parse().unwrap())
+    );
+    assert!(packed.html.len() * 4 < first.html.len(), "{} of {}", packed.html.len(), first.html.len());
+    board.bury(&[letter(1_000)]).await;
+    let changed = Request::get(path).header("if-none-match", &tag).body(Body::empty()).unwrap();
+    assert_eq!(board.ask(changed).await.status, StatusCode::OK);
+    let payload = board.get("/api/v1/dead-letters/orders:1/payload").await;
+    assert!(!payload.headers.contains_key("etag"), "bytes are passed on as they are");
+}

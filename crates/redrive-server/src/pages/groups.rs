@@ -114,7 +114,7 @@ fn row(found: &PipelineGroup, now: Timestamp) -> Row {
         event_type: text::line(&group.event_type, 60),
         class: group.failure.class.name(),
         code: group.failure.code.as_ref().map(|code| text::line(&code.to_string(), 40)),
-        kind: text::line(&group.failure.kind, 80),
+        kind: text::kind(&group.failure.kind),
         message: text::line(&group.failure.message, 240),
         count: number::grouped(group.count),
         first: Moment::new(group.first_seen, now),

@@ -263,7 +263,7 @@ fn attempts(attempts: &[Attempt], now: Timestamp) -> Vec<Try> {
             at: Moment::new(attempt.at, now),
             class: attempt.failure.class.name(),
             code: attempt.failure.code.as_ref().map(|code| text::line(&code.to_string(), 40)),
-            kind: text::line(&attempt.failure.kind, 80),
+            kind: text::kind(&attempt.failure.kind),
             message: text::line(&attempt.failure.message, 600),
         }
     });

@@ -50,6 +50,18 @@ impl LettersPage {
     }
 }
 
+
+    /// Qualifiers to choose: what they are called, and the query with them.
+    fn choices(&self) -> Vec<(&'static str, String)> {
+        let choices = [
+            ("open", "status", "open"),
+            ("failed", "status", "failed"),
+            ("redriven", "status", "redriven"),
+            ("resolved", "status", "resolved"),
+            ("last hour", "since", "1h"),
+        ];
+        choices.map(|(said, name, value)| (said, text::encode(&query::with(&self.q, name, value)))).to_vec()
+    }
 /// One letter as lists show it.
 #[derive(Clone)]
 pub(super) struct Row {
@@ -148,7 +160,7 @@ pub(super) fn row(letter: &Summary, now: Timestamp) -> Row {
         key: text::line(&letter.key, 60),
         class: letter.failure.class.name(),
         code: letter.failure.code.as_ref().map(|code| text::line(&code.to_string(), 40)),
-        kind: text::line(&letter.failure.kind, 80),
+        kind: text::kind(&letter.failure.kind),
         message: text::line(&letter.failure.message, 160),
         attempts: letter.attempts,
         redrives: letter.redrive_count,

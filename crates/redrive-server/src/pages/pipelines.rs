@@ -9,7 +9,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use jiff::{SignedDuration, Timestamp};
-use redrive_core::dead_letter::Status;
+use redrive_core::dead_letter::{PipelineKind, Status};
 use redrive_engine::console::{Console, Overview};
 use serde::Deserialize;
 
@@ -103,6 +103,8 @@ fn card(overview: &Overview, past: &Past, ladder: Option<&'static str>, now: Tim
         (Some(_), _) => ("troubled", "in trouble"),
         (None, Some(true)) => ("paused", "paused"),
         (None, Some(false)) => ("working", "working"),
+        // It has no workers that claim: whoever sends events is served.
+        (None, None) if overview.kind == PipelineKind::Ingest => ("working", "working"),
         (None, None) => ("elsewhere", "no workers in this process"),
     };
     let stats = overview.stats.as_ref();

@@ -82,6 +82,16 @@ pub(super) fn qualified(name: &str, value: &str) -> String {
     format!("{name}:{}", quoted(value))
 }
 
+/// The same query with this value of a qualifier in place of any other; without the rest of it if that is a mistake.
+pub(super) fn with(text: &str, name: &str, value: &str) -> String {
+    let others = parts(text).unwrap_or_default().into_iter();
+    let others = others.filter(|part| part.name.as_deref() != Some(name)).map(|part| match part.name {
+        Some(name) => qualified(&name, &part.value),
+        None => quoted(&part.value),
+    });
+    others.chain([qualified(name, value)]).collect::<Vec<_>>().join(" ")
+}
+
 /// The query that means this filter.
 pub(super) fn of(filter: &Filter) -> String {
     let time = |time: Option<Timestamp>| time.map(|time| time.to_string());

@@ -26,6 +26,11 @@ pub(super) fn visible(text: &str) -> String {
     shown
 }
 
+/// The kind of a failure, or that it has none: a link needs words.
+pub(super) fn kind(kind: &str) -> String {
+    if kind.trim().is_empty() { "(no kind)".to_owned() } else { line(kind, 80) }
+}
+
 /// On one line, of at most so many characters.
 pub(super) fn line(text: &str, most: usize) -> String {
     // A line break is a space here; more than that many characters are not even looked at.
