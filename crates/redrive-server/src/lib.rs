@@ -31,6 +31,7 @@ mod access;
 mod body;
 mod caller;
 mod changes;
+mod conditional;
 mod doors;
 mod download;
 mod event_body;

@@ -17,8 +17,8 @@ use utoipa_axum::routes;
 
 use crate::access::{self, Access};
 use crate::{
-    Caller, Doors, Metrics, Problem, Readiness, Series, headers, metrics, openapi, pages, problem,
-    routes as api, trickle,
+    Caller, Doors, Metrics, Problem, Readiness, Series, conditional, headers, metrics, openapi, pages,
+    problem, routes as api, trickle,
 };
 
 /// What one request may cost.
@@ -94,7 +94,7 @@ fn described(access: &Access) -> Router<Site> {
     routes.layer(Extension(openapi::Description::of(description, access)))
 }
 
-/// Outermost first: every answer is secured, panics are caught, foreign errors are rewritten, bodies are
+/// Outermost first: every answer is secured, sent only if it is new and compressed, panics are caught, foreign errors are rewritten, bodies are
 /// bounded in time and in size.
 fn guarded(routes: Router, limits: Limits, stop: CancellationToken) -> Router {
     routes
@@ -103,6 +103,7 @@ fn guarded(routes: Router, limits: Limits, stop: CancellationToken) -> Router {
         .layer(middleware::from_fn_with_state(stop, trickle::bound))
         .layer(middleware::map_response(problem::normalise))
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn(conditional::answer))
         .layer(middleware::map_response(headers::secure))
 }
 
