@@ -706,7 +706,6 @@ async fn every_role_may_call_the_routes_of_its_rank_and_no_other() {
 #[tokio::test]
 async fn hostile_text_in_every_field_is_data_and_nothing_else() {
     let stand = Stand::new().await;
-    assert!(sent >= 13, "{sent}");
     let texts = hostile::texts();
     for text in &texts {
         // Names are short; what is longer is refused.

@@ -41,6 +41,9 @@ pub(crate) enum ColumnType {
     Other,
 }
 
+/// The most characters of a text that an index of MySQL has to hold.
+const LONGEST_INDEXED: usize = 255;
+
 /// One column of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnInfo {
@@ -166,6 +169,11 @@ impl Table {
         }
     }
 
+    /// A column as part of an index.
+    pub(crate) fn in_index(&self, column: &str, quoted: &str) -> String {
+        self.column(column).map_or_else(|| quoted.to_owned(), |column| column.in_index(quoted))
+    }
+
     /// The columns that an INSERT of ours must name although it has no value for them.
     pub(crate) fn without_default<'a>(&'a self, known: &'a [&str]) -> impl Iterator<Item = &'a ColumnInfo> {
         let is_known = |column: &ColumnInfo| known.iter().any(|known| column.is_named(known));
@@ -201,6 +209,15 @@ impl ColumnInfo {
     #[must_use]
     pub fn is_bytes(&self) -> bool {
         self.kind == ColumnType::Bytes
+    }
+
+    /// Itself as part of an index: MySQL takes the beginning of a long text only.
+    pub(crate) fn in_index(&self, quoted: &str) -> String {
+        let is_long = self.max_chars.is_none_or(|max| max > LONGEST_INDEXED);
+        match (self.dialect, self.kind) {
+            (Dialect::MySql, ColumnType::Text) if is_long => format!("{quoted}({LONGEST_INDEXED})"),
+            _ => quoted.to_owned(),
+        }
     }
 
     /// Its value as text. Text columns stay as they are, so that their indexes are used.

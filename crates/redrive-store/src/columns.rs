@@ -1,8 +1,11 @@
 //! Which columns of a table make a dead letter.
 
-use redrive_core::dead_letter::Status;
+use redrive_core::dead_letter::{Filter, Status};
 
+use crate::dialect::Dialect;
+use crate::filter::{Leading, LeadingValue};
 use crate::row::Times;
+use crate::value::Value;
 
 /// The condition that every row meets.
 pub(crate) const EVERY_ONE: &str = "1 = 1";
@@ -42,9 +45,46 @@ pub(crate) struct Columns {
     pub(crate) outcome: &'static str,
     /// Which rows are in which status.
     pub(crate) statuses: [(Status, &'static str); 5],
+    /// On Postgres: the statuses that an index has in the order of a list.
+    pub(crate) leads: &'static [LeadingStatus],
+}
+
+/// A status that an index has in the order of a list: the column that the index begins with, the condition that says so
+/// without fixing that column, and what the column is then, if that can be compared with.
+#[derive(Debug)]
+pub(crate) struct LeadingStatus {
+    pub(crate) status: Status,
+    pub(crate) column: &'static str,
+    pub(crate) condition: &'static str,
+    pub(crate) value: Option<&'static str>,
 }
 
 impl Columns {
+    /// The column that leads the order of a list of these letters, where the database has to be told.
+    pub(crate) fn leading(&self, dialect: Dialect, lead: &Filter) -> Option<Leading> {
+        if dialect != Dialect::Postgres || lead.key.is_some() {
+            return None;
+        }
+        let given = |column: &str, value: &str| Leading {
+            column: column.to_owned(),
+            value: LeadingValue::Given(Value::Text(value.replace('\0', "\u{FFFD}"))),
+        };
+        if let Some(group) = lead.group {
+            return Some(given(self.fingerprint, &group.to_string()));
+        }
+        let parts = [
+            (self.code, lead.code.as_ref().filter(|code| code.contains(':'))),
+            (self.class, lead.class.as_ref()),
+            (&self.event_type, lead.event_type.as_ref().filter(|_| self.event_type.starts_with("t."))),
+        ];
+        if let Some((column, value)) = parts.into_iter().find_map(|(column, value)| Some((column, value?))) {
+            return Some(given(column, value));
+        }
+        let lead = self.leads.iter().find(|of| Some(of.status) == lead.status)?;
+        let value = LeadingValue::Status { condition: lead.condition, value: lead.value };
+        Some(Leading { column: lead.column.to_owned(), value })
+    }
+
     pub(crate) fn in_status(&self, status: Status) -> &'static str {
         self.statuses.iter().find(|(of, _)| *of == status).map_or("FALSE", |(_, condition)| *condition)
     }

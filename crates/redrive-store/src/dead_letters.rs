@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
 
 use jiff::Timestamp;
 use redrive_core::books::Balance;
@@ -21,6 +22,7 @@ use crate::error::Error;
 use crate::filter::Where;
 use crate::queue::history;
 use crate::row::Row;
+use crate::search::{Search, next_window, schemes};
 use crate::statement::{Names, Sql, Statement, sql};
 use crate::value::{Column, Value};
 
@@ -37,9 +39,9 @@ pub(crate) struct DeadLetters {
     columns: Columns,
     actions: Actions,
     outcomes: Statement,
+    redelivery: Statement,
     group: Statement,
     purge: Statement,
-    redelivery: Statement,
 }
 
 /// What a queue of dead letters is known by.
@@ -73,11 +75,11 @@ pub(crate) struct Actions {
     /// What has become of letters that were sent back, if their own rows do not say it: number, outcome,
     /// history; the ids are `$1`.
     pub(crate) outcomes: Option<Statement>,
-}
-
     /// What became of the letter `$1` since it was redriven: the state, when it was delivered or handed over, when it
     /// failed again, as which letter, and which letter it was redriven from.
     pub(crate) redelivery: Sql,
+}
+
 const GROUP: Sql = sql!(each "letters/group.sql");
 pub(crate) const PURGE: Sql = sql!(each "letters/purge.sql");
 /// The most letters that one statement groups or purges: it must not keep others waiting for long.
@@ -206,20 +208,102 @@ impl DeadLetters {
 
     pub(crate) async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Error> {
         self.group_strangers_for(filter).await?;
-        let columns = &self.columns;
-        let mut condition = self.all().filter(columns, filter);
-        if let Some(cursor) = page.cursor() {
-            condition = condition.after(columns, cursor);
+        let Some(filter) = self.with_scheme(filter).await? else {
+            return Ok(Listing { letters: Vec::new(), next: None });
+        };
+        let search = Search::of(&filter);
+        if !search.is_direct {
+            return self.walk(&filter, &search.lead, page).await;
         }
-        let limit = condition.parameter(Value::Int(i64::from(page.limit()) + 1));
-        let text = format!("SELECT {} FROM {{letters}} AS t", columns.summary());
-        let tail = format!("ORDER BY {} DESC, {} DESC LIMIT {limit}", columns.failed_at, columns.id);
+        let letters = self.select(&filter, &search.lead, (page.cursor(), None), page.limit() + 1).await?;
+        Ok(cut(letters, page))
+    }
+
+    /// Searches window by window along the index of one part of the filter.
+    async fn walk(&self, filter: &Filter, lead: &Filter, page: Page) -> Result<Listing, Error> {
+        let begun = Instant::now();
+        let (mut letters, mut after, mut window) = (Vec::new(), page.cursor(), 0);
+        loop {
+            window = next_window(window);
+            let end = self.end_of_window(lead, after, window).await?;
+            let wanted = page.limit() + 1 - u32::try_from(letters.len()).unwrap_or(page.limit());
+            letters.extend(self.select(filter, lead, (after, end), wanted).await?);
+            if end.is_none() || letters.len() > page.limit() as usize {
+                return Ok(cut(letters, page));
+            }
+            after = end;
+            if page.time().is_some_and(|time| begun.elapsed() >= time) {
+                return Ok(Listing { letters, next: end });
+            }
+        }
+    }
+
+    /// The last letter of a window after this place; nothing if there are not so many.
+    async fn end_of_window(
+        &self,
+        lead: &Filter,
+        after: Option<Cursor>,
+        window: u32,
+    ) -> Result<Option<Cursor>, Error> {
+        let columns = &self.columns;
+        let mut condition = self.led_by(lead).filter(columns, lead);
+        if let Some(after) = after {
+            condition = condition.after(columns, after);
+        }
+        let before = condition.parameter(Value::Int(i64::from(window) - 1));
+        let text = format!("SELECT {}, {} FROM {{letters}} AS t", columns.id, columns.failed_at);
+        let tail = format!("{} LIMIT 1 OFFSET {before}", condition.newest_first(columns));
         let rows = self.query(&text, condition, &tail).await?;
-        let mut letters = rows.iter().map(|row| self.summary(row)).collect::<Result<Vec<_>, _>>()?;
-        let more = letters.len() > page.limit() as usize;
-        letters.truncate(page.limit() as usize);
-        let next = letters.last().filter(|_| more).map(cursor);
-        Ok(Listing { letters, next })
+        let place = |row: &Row| {
+            let failed_at = row.time_of(columns.times, 1)?.as_microsecond();
+            Ok(Cursor { failed_at, id: row.int(0)? })
+        };
+        rows.first().map(place).transpose()
+    }
+
+    /// The letters of a filter between two places, newest first.
+    async fn select(
+        &self,
+        filter: &Filter,
+        lead: &Filter,
+        (after, up_to): (Option<Cursor>, Option<Cursor>),
+        limit: u32,
+    ) -> Result<Vec<Summary>, Error> {
+        let columns = &self.columns;
+        let mut condition = self.led_by(lead).filter(columns, filter);
+        if let Some(after) = after {
+            condition = condition.after(columns, after);
+        }
+        if let Some(up_to) = up_to {
+            condition = condition.up_to(columns, up_to);
+        }
+        let limit = condition.parameter(Value::Int(i64::from(limit)));
+        let text = format!("SELECT {} FROM {{letters}} AS t", columns.summary());
+        let tail = format!("{} LIMIT {limit}", condition.newest_first(columns));
+        let rows = self.query(&text, condition, &tail).await?;
+        rows.iter().map(|row| self.summary(row)).collect()
+    }
+
+    /// The filter with its code as it is stored, if only one scheme has it: an index has that in order. Nothing when no
+    /// letter has it.
+    async fn with_scheme(&self, filter: &Filter) -> Result<Option<Filter>, Error> {
+        let Some(code) = filter.code.as_ref().filter(|code| !code.contains(':')) else {
+            return Ok(Some(filter.clone()));
+        };
+        let mut found = Vec::new();
+        for code in schemes(code) {
+            let with = Filter { code: Some(code), ..Filter::default() };
+            if !self
+                .query("SELECT 1 FROM {letters} AS t", self.all().filter(&self.columns, &with), "LIMIT 1")
+                .await?
+                .is_empty()
+            {
+                found.extend(with.code);
+            }
+        }
+        let code =
+            if found.len() == 1 { found.pop() } else { filter.code.clone().filter(|_| !found.is_empty()) };
+        Ok(code.map(|code| Filter { code: Some(code), ..filter.clone() }))
     }
 
     pub(crate) async fn get(&self, id: &str) -> Result<Option<Letter>, Error> {
@@ -378,6 +462,11 @@ impl DeadLetters {
         Where::new(self.database.dialect(), "{scope}")
     }
 
+    /// All letters, in the order of the index that has those of this part of a filter.
+    fn led_by(&self, lead: &Filter) -> Where {
+        self.all().led_by(self.columns.leading(self.database.dialect(), lead))
+    }
+
     fn waiting(&self) -> Where {
         let condition = format!("({{scope}}) AND ({})", self.columns.waiting());
         Where::new(self.database.dialect(), &condition)
@@ -452,9 +541,31 @@ impl DeadLetters {
             target: row.opt_text(SUMMARY + 9)?,
             first_failed_at,
             resolution: self.resolution(row, summary.status)?,
+            redelivery: None,
+            redriven_from: None,
             history,
             summary,
         })
+    }
+
+    fn redelivery(&self, row: &Row, letter: &Letter) -> Result<Option<Redelivery>, Error> {
+        let Some(state) = row.opt_text(0)? else { return Ok(None) };
+        let state = match state.as_str() {
+            "delivered" => RedeliveryState::Delivered,
+            "handed-over" => RedeliveryState::HandedOver,
+            "failed" => RedeliveryState::Failed,
+            _ => RedeliveryState::Pending,
+        };
+        let (at, failed_as) = match state {
+            RedeliveryState::Pending => (None, None),
+            RedeliveryState::Delivered | RedeliveryState::HandedOver => (row.opt_time(1)?, None),
+            RedeliveryState::Failed => {
+                let other = row.opt_int(3)?.map(|id| LetterId::new(self.pipeline.clone(), id));
+                let last = letter.history.attempts().last().map(|last| last.at);
+                (row.opt_time(2)?.or(last), Some(other.unwrap_or_else(|| letter.summary.id.clone())))
+            }
+        };
+        Ok(Some(Redelivery { state, at, letter: failed_as }))
     }
 
     fn resolution(&self, row: &Row, status: Status) -> Result<Option<Resolution>, Error> {
@@ -490,6 +601,14 @@ fn last_failure(history: &History) -> Failure {
         Some(last) => Failure::clone(&last.failure),
         None => Failure::unclassified("Unknown", "it failed again, and nothing says why"),
     }
+}
+
+/// A page of these letters, of which one more was asked for.
+fn cut(mut letters: Vec<Summary>, page: Page) -> Listing {
+    let more = letters.len() > page.limit() as usize;
+    letters.truncate(page.limit() as usize);
+    let next = letters.last().filter(|_| more).map(cursor);
+    Listing { letters, next }
 }
 
 fn cursor(last: &Summary) -> Cursor {
@@ -547,33 +666,11 @@ macro_rules! dead_letter_queue {
 
                 async fn list(&self, filter: &Filter, page: Page) -> Result<Listing, Unavailable> {
                     let letters = self.dead_letters().await.map_err(|error| self.not_done(error))?;
-            redelivery: None,
-            redriven_from: None,
                     let listing = letters.list(filter, page).await;
                     listing.map_err(|error| self.not_done(error))
                 }
 
                 async fn get(&self, id: &str) -> Result<Option<Letter>, Unavailable> {
-    fn redelivery(&self, row: &Row, letter: &Letter) -> Result<Option<Redelivery>, Error> {
-        let Some(state) = row.opt_text(0)? else { return Ok(None) };
-        let state = match state.as_str() {
-            "delivered" => RedeliveryState::Delivered,
-            "handed-over" => RedeliveryState::HandedOver,
-            "failed" => RedeliveryState::Failed,
-            _ => RedeliveryState::Pending,
-        };
-        let (at, failed_as) = match state {
-            RedeliveryState::Pending => (None, None),
-            RedeliveryState::Delivered | RedeliveryState::HandedOver => (row.opt_time(1)?, None),
-            RedeliveryState::Failed => {
-                let other = row.opt_int(3)?.map(|id| LetterId::new(self.pipeline.clone(), id));
-                let last = letter.history.attempts().last().map(|last| last.at);
-                (row.opt_time(2)?.or(last), Some(other.unwrap_or_else(|| letter.summary.id.clone())))
-            }
-        };
-        Ok(Some(Redelivery { state, at, letter: failed_as }))
-    }
-
                     let letters = self.dead_letters().await.map_err(|error| self.not_done(error))?;
                     letters.get(id).await.map_err(|error| self.not_done(error))
                 }

@@ -15,7 +15,7 @@ use crate::adoption::{self, Bound, Plan, Role};
 use crate::batch::cut;
 use crate::catalog::Table;
 use crate::checks;
-use crate::columns::{Columns, EVERY_ONE};
+use crate::columns::{Columns, EVERY_ONE, LeadingStatus};
 use crate::database::Database;
 use crate::dead_letters::{Actions, DeadLetters, Identity, dead_letter_queue};
 use crate::dialect::{Dialect, check_name};
@@ -272,6 +272,7 @@ impl FailedEvents {
         self.names
             .clone()
             .with_sql("message", &table.cut("last_error", "s.message"))
+            .with_sql("letter_key", &table.in_index(&self.options.key_column, "{key}"))
             .with_sql("operator", &table.cut("resolved_by", "given.operator"))
             .with_sql("representable", adoption::representable(table, "id"))
     }
@@ -384,6 +385,17 @@ work_store!(FailedEvents);
 dead_letter_queue!(FailedEvents);
 
 const WAITING: &str = "t.status IN ('PENDING', 'FAILED')";
+const LEADS: [LeadingStatus; 4] = [
+    leading(Status::Open, "t.status BETWEEN 'PENDING' AND 'PENDING'", "'PENDING'"),
+    leading(Status::Retrying, "t.status BETWEEN 'PROCESSING' AND 'PROCESSING'", "'PROCESSING'"),
+    leading(Status::Resolved, "t.status BETWEEN 'RESOLVED' AND 'RESOLVED'", "'RESOLVED'"),
+    leading(Status::Failed, "t.status BETWEEN 'FAILED' AND 'FAILED'", "'FAILED'"),
+];
+
+const fn leading(status: Status, condition: &'static str, value: &'static str) -> LeadingStatus {
+    LeadingStatus { status, column: "t.status", condition, value: Some(value) }
+}
+
 /// Why an event that has not failed for good is not redriven.
 const BY_ITSELF: &str = "CASE WHEN t.status IN ('PENDING', 'PROCESSING') \
      THEN 'it is tried again by its schedule, and the next run has been called for: nothing to redrive' END";
@@ -450,6 +462,7 @@ fn dead_letters(
             (Status::Failed, "t.status = 'FAILED'"),
             (Status::Redriven, "1 = 0"),
         ],
+        leads: &LEADS,
     };
     let failed = "t.status = 'FAILED'";
     let redrive = Act::update_once(names, dialect, failed, include_str!("../sql/failed_events/redrive.sql"));
@@ -460,6 +473,7 @@ fn dead_letters(
         resolve: Act::update(names, dialect, WAITING, include_str!("../sql/failed_events/resolve.sql")),
         settled: "1 = 1",
         outcomes: None,
+        redelivery: sql!("failed_events/redelivery.sql"),
     };
     let kind = PipelineKind::Persist;
     DeadLetters::new(database.clone(), names.clone(), options.pipeline.clone(), kind, columns, actions)
@@ -473,7 +487,6 @@ mod tests {
     fn a_failed_event_is_immutable_and_can_be_retried_three_times() {
         let now = Timestamp::UNIX_EPOCH;
         let first =
-        redelivery: sql!("failed_events/redelivery.sql"),
             FailedEvent::new("abc", "https://example.org", now, now, Failure::transient("Timeout", ""));
         let third = first.increment_retry().increment_retry().increment_retry();
         assert_eq!((first.retry_count(), third.retry_count()), (0, 3));

@@ -17,7 +17,7 @@ use crate::batch::whole_micros;
 use crate::caller::Caller;
 use crate::catalog::{ColumnType, Table};
 use crate::checks;
-use crate::columns::{Columns, EVERY_ONE};
+use crate::columns::{Columns, EVERY_ONE, LeadingStatus};
 use crate::database::Database;
 use crate::dead_letters::{Actions, DeadLetters, Identity, dead_letter_queue};
 use crate::dialect::{Dialect, check_name};
@@ -154,7 +154,7 @@ const STATUSES: &[&str] = &["pending", "running", "completed", "failed", "dead_l
 /// What a new job begins with, where its table has no default for it.
 const DEFAULTS: [(&str, &str); 3] = [("status", "'pending'"), ("retry_count", "0"), ("created_at", "{now}")];
 /// What redrive adds to the table.
-const ADDITIONS: [&str; 20] = [
+const ADDITIONS: [&str; 21] = [
     "payload",
     "priority",
     "unique_key",
@@ -174,6 +174,7 @@ const ADDITIONS: [&str; 20] = [
     "live",
     "live_key",
     "dead_at",
+    "letter_status",
     "origin_id",
 ];
 
@@ -545,6 +546,8 @@ dead_letter_queue!(Jobs);
 
 const SCOPE: &str = "t.status IN ('failed', 'dead_letter')";
 const WAITING: &str = "t.status IN ('failed', 'dead_letter') AND t.resolved_at IS NULL";
+const OPEN: &str = "t.status = 'dead_letter' AND t.resolved_at IS NULL";
+const RESOLVED: &str = "t.status = 'dead_letter' AND t.resolved_at IS NOT NULL";
 
 fn shape(dialect: Dialect, completed: Completed) -> Shape {
     Shape {
@@ -574,6 +577,7 @@ fn shape(dialect: Dialect, completed: Completed) -> Shape {
 
 fn dead_letters(database: &Database, names: &Names, table: &Table, options: &JobsOptions) -> DeadLetters {
     let dialect = database.dialect();
+    let is_mysql = dialect == Dialect::MySql;
     let columns = Columns {
         id: "t.job_id",
         event_type: "{pipeline}".to_owned(),
@@ -610,6 +614,12 @@ fn dead_letters(database: &Database, names: &Names, table: &Table, options: &Job
             (Status::Retrying, "t.status IN ('pending', 'running') AND t.redrive_count > 0"),
             (Status::Redriven, "t.status = 'completed' AND t.redrive_count > 0"),
         ],
+        leads: &[LeadingStatus {
+            status: Status::Open,
+            column: "t.resolved_at",
+            condition: OPEN,
+            value: None,
+        }],
     };
     let actions = Actions {
         redrive: Act::update_once(names, dialect, WAITING, include_str!("../sql/jobs/redrive.sql")),
@@ -618,8 +628,8 @@ fn dead_letters(database: &Database, names: &Names, table: &Table, options: &Job
         resolve: Act::update(names, dialect, WAITING, include_str!("../sql/jobs/resolve.sql")),
         settled: "1 = 1",
         outcomes: None,
+        redelivery: sql!("jobs/redelivery.sql"),
     };
     let kind = PipelineKind::Jobs;
     DeadLetters::new(database.clone(), names.clone(), options.pipeline.clone(), kind, columns, actions)
 }
-        redelivery: sql!("jobs/redelivery.sql"),

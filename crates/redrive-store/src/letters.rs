@@ -11,7 +11,7 @@ use redrive_core::state::LetterState;
 use crate::act::{Act, Edit};
 use crate::adoption::Plan;
 use crate::batch::cut;
-use crate::columns::Columns;
+use crate::columns::{Columns, LeadingStatus};
 use crate::database::Database;
 use crate::dead_letters::{Actions, DeadLetters, Identity, dead_letter_queue};
 use crate::dialect::Dialect;
@@ -328,6 +328,17 @@ dead_letter_queue!(Letters);
 const SCOPE: &str = "t.pipeline = {pipeline}";
 const WAITING: &str = "t.pipeline = {pipeline} AND t.state IN ('open', 'failed')";
 
+const LEADS: [LeadingStatus; 4] = [
+    leading(Status::Open, "t.state BETWEEN 'open' AND 'open'", "'open'"),
+    leading(Status::Redriven, "t.state BETWEEN 'redriven' AND 'redriven'", "'redriven'"),
+    leading(Status::Resolved, "t.state BETWEEN 'resolved' AND 'resolved'", "'resolved'"),
+    leading(Status::Failed, "t.state BETWEEN 'failed' AND 'failed'", "'failed'"),
+];
+
+const fn leading(status: Status, condition: &'static str, value: &'static str) -> LeadingStatus {
+    LeadingStatus { status, column: "t.state", condition, value: Some(value) }
+}
+
 /// Whoever hands a letter in says when it failed, and a topic may be read long after that. Numbers are in the order of
 /// arrival: only the latest are looked at, so that this costs the same however many letters there are.
 const ARRIVED: &str = "t.id IN (SELECT n.id FROM (SELECT l.id, l.created_at FROM {table} AS l \
@@ -414,6 +425,7 @@ fn dead_letters(database: &Database, names: &Names, pipeline: &str, kind: Pipeli
             (Status::Resolved, "t.state = 'resolved'"),
             (Status::Failed, "t.state = 'failed'"),
         ],
+        leads: &LEADS,
     };
     let redrive = Act::update_once(names, dialect, SENDABLE, include_str!("../sql/letters/redrive.sql"));
     let actions = Actions {
@@ -423,7 +435,7 @@ fn dead_letters(database: &Database, names: &Names, pipeline: &str, kind: Pipeli
         resolve: Act::update(names, dialect, WAITING, include_str!("../sql/letters/resolve.sql")),
         settled: "1 = 1",
         outcomes: None,
+        redelivery: sql!("letters/redelivery.sql"),
     };
     DeadLetters::new(database.clone(), names.clone(), pipeline.to_owned(), kind, columns, actions)
 }
-        redelivery: sql!("letters/redelivery.sql"),

@@ -17,7 +17,7 @@ use crate::act::{Act, Edit};
 use crate::adoption::{self, Bound, Plan, Role};
 use crate::caller::Caller;
 use crate::catalog::{ColumnInfo, ColumnType, Table};
-use crate::columns::{Columns, EVERY_ONE};
+use crate::columns::{Columns, EVERY_ONE, LeadingStatus};
 use crate::database::Database;
 use crate::dead_letters::{Actions, DeadLetters, Identity, PURGE, dead_letter_queue};
 use crate::dialect::{Dialect, check_name};
@@ -493,6 +493,7 @@ impl Tables {
             .with_sql("buried_message", &self.letters.cut("error_message", failed_message))
             .with_sql("operator", &self.letters.cut("resolved_by", "given.operator"))
             .with_sql("operator_2", &self.letters.cut("resolved_by", "$2"))
+            .with_sql("letter_key", &self.letters.in_index("aggregate_id", "aggregate_id"))
             .with_sql("same_aggregate", &self.same_aggregate())
             .with_sql("representable", adoption::representable(&self.events, "id"));
         for (column, buried, sent, letter_type) in SHARED {
@@ -758,6 +759,21 @@ fn shape(options: &OutboxOptions) -> Shape {
 }
 
 const WAITING: &str = "t.resolved = FALSE";
+const LEADS: [LeadingStatus; 3] = [
+    LeadingStatus { status: Status::Open, column: "t.resolved", condition: WAITING, value: Some("FALSE") },
+    LeadingStatus {
+        status: Status::Redriven,
+        column: "t.redriven",
+        condition: "t.resolved = TRUE AND t.redriven = TRUE",
+        value: Some("TRUE"),
+    },
+    LeadingStatus {
+        status: Status::Resolved,
+        column: "t.resolved",
+        condition: "t.resolved = TRUE AND t.redriven = FALSE",
+        value: Some("TRUE"),
+    },
+];
 /// What it was sent back as is not under way: its letter says what became of it.
 const SETTLED: &str = "(t.redriven = FALSE OR NOT EXISTS (SELECT 1 FROM {table} AS e \
                        WHERE e.origin_id = COALESCE(t.origin_id, t.original_event_id) AND e.processed = FALSE))";
@@ -795,6 +811,7 @@ fn dead_letters(database: &Database, names: &Names, tables: &Tables, options: &O
             (Status::Retrying, "1 = 0"),
             (Status::Failed, "1 = 0"),
         ],
+        leads: &LEADS,
     };
     let resolve = Act::update(names, dialect, WAITING, include_str!("../sql/outbox/resolve.sql"));
     let is_in_order = options.ordering != Ordering::None;
@@ -818,8 +835,8 @@ fn dead_letters(database: &Database, names: &Names, tables: &Tables, options: &O
         resolve,
         settled: SETTLED,
         outcomes: Some(names.statement(OUTCOMES)),
+        redelivery: sql!("outbox/redelivery.sql"),
     };
     let kind = PipelineKind::Outbox;
     DeadLetters::new(database.clone(), names.clone(), options.pipeline.clone(), kind, columns, actions)
 }
-        redelivery: sql!("outbox/redelivery.sql"),

@@ -266,11 +266,19 @@ fn indexed(statement: &str) -> Vec<String> {
             column.push(letter);
         }
     }
-    let name = |column: &String| match column.contains('(') {
-        true => String::new(),
-        false => plain(column.split_whitespace().next().unwrap_or_default()),
-    };
-    columns.iter().map(name).collect()
+    columns.iter().map(|column| plain(own_name(column))).collect()
+}
+
+/// The column that a part of an index is; nothing for an expression. MySQL may take a part of its text: `url(255)`.
+fn own_name(part: &str) -> &str {
+    let name = part.split_whitespace().next().unwrap_or_default();
+    match part.split_once('(') {
+        None => name,
+        Some((column, length)) if length.trim_end().trim_end_matches(')').parse::<u32>().is_ok() => {
+            column.trim()
+        }
+        Some(_) => "",
+    }
 }
 
 /// A missing table is made with every column that the rest of its file adds to it: one statement
@@ -454,6 +462,14 @@ mod tests {
         let statement =
             "CREATE INDEX a_group ON \"a\" (\n \"B\", COALESCE(c, d), e DESC) WHERE f IN ('x', 'y')";
         assert_eq!(indexed(statement), ["B", "", "e"]);
+    }
+
+    /// The second migration took the index that the first had made for another one.
+    #[test]
+    fn a_part_of_a_text_is_known_by_its_column_and_an_expression_by_nothing() {
+        let columns = indexed("CREATE INDEX a_key ON a (`short url`(255), COALESCE(b, c), \"d\" DESC)");
+        assert_eq!(columns, ["short url", "", "d"]);
+        assert_eq!(indexed("CREATE INDEX a_key ON a USING hash (b)"), ["b"]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use super::Summary;
 
@@ -45,13 +46,14 @@ pub struct NotACursor;
 pub struct Page {
     limit: u32,
     after: Option<Cursor>,
+    time: Option<Duration>,
 }
 
 impl Page {
     /// The first `limit` letters, newest first; at least 1 and at most [`MAX_PAGE`].
     #[must_use]
     pub fn first(limit: u32) -> Self {
-        Self { limit: limit.clamp(1, MAX_PAGE), after: None }
+        Self { limit: limit.clamp(1, MAX_PAGE), after: None, time: None }
     }
 
     /// The same number of letters, from after this place.
@@ -59,6 +61,19 @@ impl Page {
     pub const fn after(mut self, cursor: Cursor) -> Self {
         self.after = Some(cursor);
         self
+    }
+
+    /// The same page, if it is found within about this time; else as much of it as was found.
+    #[must_use]
+    pub const fn within(mut self, time: Duration) -> Self {
+        self.time = Some(time);
+        self
+    }
+
+    /// About how long the search may take; as long as it takes, if nothing is said.
+    #[must_use]
+    pub const fn time(&self) -> Option<Duration> {
+        self.time
     }
 
     /// How many letters at most.
@@ -88,7 +103,8 @@ pub struct Ids {
 pub struct Listing {
     /// The letters, newest first.
     pub letters: Vec<Summary>,
-    /// Where the next page starts; nothing at the end.
+    /// Where the next page starts; nothing at the end. With fewer letters than were asked for, the search was given no
+    /// more time, and this is how far it looked.
     pub next: Option<Cursor>,
 }
 

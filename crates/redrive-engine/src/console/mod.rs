@@ -20,6 +20,7 @@ mod watch;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use jiff::Timestamp;
 use redrive_core::dead_letter::{
     Filter, Group, Letter, LetterId, PipelineKind, Stats, Status, Summary, Unavailable,
 };
@@ -71,6 +72,8 @@ pub struct Letterbox {
     pub letters: Vec<Summary>,
     /// Where the next page starts; nothing at the end.
     pub next: Option<Place>,
+    /// How far a search looked that was given no more time, and found less than a page.
+    pub searched_to: Option<Timestamp>,
     /// The pipelines whose store did not answer, with what it said: their letters are missing here.
     pub unavailable: Vec<(String, String)>,
 }
@@ -81,7 +84,7 @@ pub struct Preview {
     /// How many letters of each pipeline wait and are meant.
     pub letters: Vec<(String, u64)>,
     /// When they were counted.
-    pub as_of: jiff::Timestamp,
+    pub as_of: Timestamp,
 }
 
 impl Preview {
@@ -283,15 +286,15 @@ impl Console {
         &self.records.requests
     }
 
-    /// One operation.
-    ///
-    /// # Errors
     /// What charts show, as every instance sampled it.
     #[must_use]
     pub const fn samples(&self) -> &Samples {
         &self.records.samples
     }
 
+    /// One operation.
+    ///
+    /// # Errors
     /// [`ConsoleError::NoOperation`], [`ConsoleError::Store`].
     pub async fn operation(&self, id: i64) -> Result<Operation, ConsoleError> {
         self.records.operations.get(id).await?.ok_or(ConsoleError::NoOperation(id))

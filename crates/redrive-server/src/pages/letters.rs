@@ -38,6 +38,8 @@ struct LettersPage {
     group: Option<Row>,
     is_first: bool,
     next: Option<String>,
+    /// How far back a search looked that takes long.
+    searched_to: Option<Moment>,
     unavailable: Vec<(String, String)>,
     /// What no store answers, when none does.
     all_away: Option<String>,
@@ -48,8 +50,6 @@ impl LettersPage {
     fn shown_q(&self) -> String {
         text::line(&self.q, 300)
     }
-}
-
 
     /// Qualifiers to choose: what they are called, and the query with them.
     fn choices(&self) -> Vec<(&'static str, String)> {
@@ -62,6 +62,8 @@ impl LettersPage {
         ];
         choices.map(|(said, name, value)| (said, text::encode(&query::with(&self.q, name, value)))).to_vec()
     }
+}
+
 /// One letter as lists show it.
 #[derive(Clone)]
 pub(super) struct Row {
@@ -97,6 +99,7 @@ pub(super) async fn show(
         group: None,
         is_first: asked.after.is_none(),
         next: None,
+        searched_to: None,
         unavailable: Vec::new(),
         all_away: None,
         q,
@@ -140,6 +143,7 @@ fn fill(shown: &mut LettersPage, found: Letterbox, filter: &Filter, now: Timesta
     shown.rows = found.letters.iter().map(|letter| row(letter, now)).collect();
     shown.group = shown.rows.first().filter(|_| filter.group.is_some()).cloned();
     let q = text::encode(&shown.q);
+    shown.searched_to = found.searched_to.map(|at| Moment::new(at, now));
     shown.next = found.next.map(|next| format!("/letters?q={q}&after={}", text::encode(&next.to_string())));
     shown.unavailable = away(found.unavailable);
 }

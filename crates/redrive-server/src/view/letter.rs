@@ -24,8 +24,11 @@ const SHOWN_OF_EDIT: usize = 64 << 10;
 pub struct LetterPage {
     /// The letters, newest first.
     pub letters: Vec<SummaryView>,
-    /// Where the next page starts, as `cursor`; null at the end.
+    /// Where the next page starts, as `cursor`; null at the end. A search that takes long ends early: the page then has
+    /// fewer letters than `limit`, none even, and `searched_to` says how far it looked.
     pub next: Option<String>,
+    /// The letters that failed after this were looked at; null when the page is full, or the last one.
+    pub searched_to: Option<Timestamp>,
     /// The pipelines whose store did not answer: their letters are missing here.
     pub unavailable: Vec<Unanswered>,
 }
@@ -91,13 +94,13 @@ pub struct LetterView {
     pub history: Vec<AttemptView>,
     /// How it was closed.
     pub resolution: Option<ResolutionView>,
-    /// What it was before it was redriven with another payload, newest first.
-    pub edits: Vec<EditView>,
-}
     /// What became of its event since it was last redriven; null if it was not.
     pub redelivery: Option<RedeliveryView>,
     /// The letter whose redrive failed again as this one.
     pub redriven_from: Option<String>,
+    /// What it was before it was redriven with another payload, newest first.
+    pub edits: Vec<EditView>,
+}
 
 /// A payload, as far as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -180,9 +183,6 @@ pub struct ResolutionView {
     pub note: String,
 }
 
-/// An edit.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct EditView {
 /// What became of the event of a redriven letter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RedeliveryView {
@@ -195,6 +195,9 @@ pub struct RedeliveryView {
     pub letter: Option<String>,
 }
 
+/// An edit.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct EditView {
     /// When it was made.
     pub at: Timestamp,
     /// Who made it.
@@ -210,6 +213,7 @@ impl From<Letterbox> for LetterPage {
         Self {
             letters: page.letters.into_iter().map(SummaryView::from).collect(),
             next: page.next.map(|place| place.to_string()),
+            searched_to: page.searched_to,
             unavailable: Unanswered::all(page.unavailable),
         }
     }
@@ -257,12 +261,12 @@ impl LetterView {
             payload: PayloadView::of(&letter.payload),
             history: letter.history.attempts().iter().map(AttemptView::from).collect(),
             resolution: letter.resolution.map(ResolutionView::from),
+            redelivery: letter.redelivery.map(RedeliveryView::from),
+            redriven_from: letter.redriven_from.map(|id| id.to_string()),
             edits: edits.into_iter().map(EditView::from).collect(),
             summary: letter.summary.into(),
         }
     }
-            redelivery: letter.redelivery.map(RedeliveryView::from),
-            redriven_from: letter.redriven_from.map(|id| id.to_string()),
 }
 
 impl PayloadView {
@@ -333,10 +337,6 @@ impl From<Resolution> for ResolutionView {
     }
 }
 
-impl From<EditedPayload> for EditView {
-    fn from(edit: EditedPayload) -> Self {
-        Self {
-            at: edit.at,
 impl From<Redelivery> for RedeliveryView {
     fn from(redelivery: Redelivery) -> Self {
         Self {
@@ -347,6 +347,10 @@ impl From<Redelivery> for RedeliveryView {
     }
 }
 
+impl From<EditedPayload> for EditView {
+    fn from(edit: EditedPayload) -> Self {
+        Self {
+            at: edit.at,
             by: edit.operator,
             original: PayloadView::up_to(SHOWN_OF_EDIT, &edit.original),
             edited: PayloadView::up_to(SHOWN_OF_EDIT, &edit.edited),

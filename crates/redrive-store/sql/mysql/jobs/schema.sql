@@ -38,3 +38,9 @@ CREATE UNIQUE INDEX {table_name}_unique ON {table} (live_key);
 CREATE INDEX {table_name}_key ON {table} ({key});
 CREATE INDEX {table_name}_dead ON {table} (dead_at, job_id);
 CREATE INDEX {table_name}_group ON {table} (fingerprint, dead_at, job_id);
+-- What lists are filtered by, newest first: one index for each part of a filter.
+CREATE INDEX {table_name}_class ON {table} (error_class, dead_at, job_id);
+CREATE INDEX {table_name}_code ON {table} (error_code, dead_at, job_id);
+-- 1 open, 2 resolved, 3 failed.
+ALTER TABLE {table} ADD COLUMN letter_status TINYINT AS (CASE WHEN status = 'dead_letter' AND resolved_at IS NULL THEN 1 WHEN status = 'dead_letter' THEN 2 WHEN status = 'failed' THEN 3 END) VIRTUAL;
+CREATE INDEX {table_name}_open ON {table} (letter_status, dead_at, job_id);

@@ -55,3 +55,8 @@ CREATE INDEX {letters_name}_group ON {letters} (fingerprint, failed_at, id, reso
 -- Finds what a letter was sent back as.
 CREATE INDEX {table_name}_origin ON {table} (origin_id);
 CREATE INDEX {letters_name}_origin ON {letters} (origin_id);
+-- What lists are filtered by, newest first: one index for each part of a filter.
+CREATE INDEX {letters_name}_key ON {letters} ({letter_key});
+CREATE INDEX {letters_name}_class ON {letters} (error_class, failed_at, id);
+CREATE INDEX {letters_name}_code ON {letters} (error_code, failed_at, id);
+CREATE INDEX {letters_name}_closed ON {letters} (resolved, redriven, failed_at, id);

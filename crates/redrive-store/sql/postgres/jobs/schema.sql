@@ -37,3 +37,14 @@ CREATE INDEX {table_name}_dead ON {table} (COALESCE(completed_at, created_at), j
     WHERE status IN ('failed', 'dead_letter');
 CREATE INDEX {table_name}_group ON {table} (fingerprint, COALESCE(completed_at, created_at), job_id)
     WHERE status IN ('failed', 'dead_letter');
+-- What lists are filtered by, newest first: one index for each part of a filter.
+CREATE INDEX {table_name}_class ON {table} (error_class, COALESCE(completed_at, created_at), job_id)
+    WHERE status IN ('failed', 'dead_letter');
+CREATE INDEX {table_name}_code ON {table} (error_code, COALESCE(completed_at, created_at), job_id)
+    WHERE status IN ('failed', 'dead_letter') AND error_code IS NOT NULL;
+-- What is the same in all of it comes first in it, for src/filter.rs.
+CREATE INDEX {table_name}_open ON {table} (resolved_at, COALESCE(completed_at, created_at), job_id)
+    WHERE status = 'dead_letter' AND resolved_at IS NULL;
+CREATE INDEX {table_name}_closed ON {table} (COALESCE(completed_at, created_at), job_id)
+    WHERE status = 'dead_letter' AND resolved_at IS NOT NULL;
+CREATE INDEX {table_name}_failed ON {table} (COALESCE(completed_at, created_at), job_id) WHERE status = 'failed';

@@ -39,3 +39,8 @@ CREATE INDEX {table_name}_failed ON {table} (pipeline, failed_at, id);
 CREATE INDEX {table_name}_state ON {table} (pipeline, state, failed_at, id);
 -- Letters are counted from it alone: the rows with their payloads are not read.
 CREATE INDEX {table_name}_group ON {table} (pipeline, fingerprint, failed_at, id, state, event_type);
+-- What lists are filtered by, newest first: one index for each part of a filter.
+CREATE INDEX {table_name}_key ON {table} USING hash (event_key);
+CREATE INDEX {table_name}_type ON {table} (pipeline, event_type, failed_at, id);
+CREATE INDEX {table_name}_class ON {table} (pipeline, error_class, failed_at, id);
+CREATE INDEX {table_name}_code ON {table} (pipeline, error_code, failed_at, id) WHERE error_code IS NOT NULL;

@@ -48,12 +48,12 @@ ALTER TABLE {letters} ADD COLUMN fingerprint CHAR(16);
 ALTER TABLE {letters} ADD COLUMN history TEXT;
 CREATE INDEX {letters_name}_type ON {letters} (event_type, failed_at, id);
 CREATE INDEX {letters_name}_failed ON {letters} (failed_at, id);
-CREATE INDEX {letters_name}_open ON {letters} (failed_at, id) WHERE resolved = FALSE;
 -- Letters are counted from it alone: the rows with their payloads are not read.
 CREATE INDEX {letters_name}_group ON {letters} (fingerprint, failed_at, id, resolved, redriven, event_type);
 -- Finds what a letter was sent back as; only redriven events are in it.
 CREATE INDEX {table_name}_origin ON {table} (origin_id) WHERE origin_id IS NOT NULL;
 -- The same among letters: those that died again.
+CREATE INDEX {letters_name}_origin ON {letters} (origin_id) WHERE redrive_count > 0;
 -- And the letter that an event was redriven from.
 CREATE INDEX {letters_name}_redriven_from ON {letters} (origin_id) WHERE redriven = TRUE;
 -- What lists are filtered by, newest first: one index for each part of a filter.
@@ -65,4 +65,3 @@ CREATE INDEX {letters_name}_code ON {letters} (error_code, failed_at, id) WHERE 
 CREATE INDEX {letters_name}_waiting ON {letters} (resolved, failed_at, id) WHERE resolved = FALSE;
 CREATE INDEX {letters_name}_redriven ON {letters} (redriven, failed_at, id) WHERE redriven = TRUE;
 CREATE INDEX {letters_name}_closed ON {letters} (resolved, failed_at, id) WHERE resolved = TRUE AND redriven = FALSE;
-CREATE INDEX {letters_name}_origin ON {letters} (origin_id) WHERE redrive_count > 0;

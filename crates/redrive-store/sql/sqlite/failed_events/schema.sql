@@ -31,3 +31,9 @@ CREATE INDEX {table_name}_live ON {table} (failed_at, id) WHERE status IN ('PEND
 CREATE INDEX {table_name}_resolved ON {table} (resolved_at) WHERE status = 'RESOLVED';
 -- Letters are counted from it alone: the rows with their payloads are not read.
 CREATE INDEX {table_name}_group ON {table} (fingerprint, failed_at, id, status);
+-- What lists are filtered by, newest first: one index for each part of a filter.
+CREATE INDEX {table_name}_key ON {table} ({key}, failed_at, id);
+CREATE INDEX {table_name}_class ON {table} (error_class, failed_at, id);
+CREATE INDEX {table_name}_code ON {table} (error_code, failed_at, id) WHERE error_code IS NOT NULL;
+CREATE INDEX {table_name}_failed ON {table} (failed_at, id) WHERE status = 'FAILED';
+CREATE INDEX {table_name}_saved ON {table} (failed_at, id) WHERE status = 'RESOLVED';
