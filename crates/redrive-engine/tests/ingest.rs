@@ -545,7 +545,11 @@ async fn a_journal_that_was_emptied_is_told() {
     assert!(alerts.0.lock().unwrap().is_empty());
     open();
     let heard = alerts.0.lock().unwrap();
-    assert!(heard.len() == 1 && heard[0].contains("a file of it is empty"), "{heard:?}");
+    assert!(heard.len() == 2 && heard[0].contains("a file of it is empty"), "{heard:?}");
+    assert!(
+        heard[1].starts_with("1 events in 0 files lost: ") && heard[1].contains("records 1 to 1"),
+        "{heard:?}"
+    );
 }
 
 /// Files that wait are letters like any other: listed, shown, redriven out of turn, given up.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::frame::{self, Kind};
+use super::mark::{Mark, MarkFile};
 use super::segment::Segment;
 use super::state::Shared;
 use super::{Position, Span};
@@ -24,6 +25,7 @@ pub(super) struct Log {
     frames: u32,
     /// The disk was full when it was last written to.
     is_stuck: bool,
+    mark: MarkFile,
 }
 
 /// The segment that is being written: the last one of the state.
@@ -35,7 +37,8 @@ struct Active {
 
 impl Log {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, active: None, buffer: Vec::new(), frames: 0, is_stuck: false }
+        let mark = MarkFile::new(&shared.dir);
+        Self { shared, active: None, buffer: Vec::new(), frames: 0, is_stuck: false, mark }
     }
 
     /// Whether so many bytes more are allowed.
@@ -104,6 +107,10 @@ impl Log {
             match self.tell_acknowledged() {
                 Err(error) if !error.is_full() => return Err(error),
                 _ => {}
+            }
+            if self.shared.state().segments.len() == 1 {
+                let filesystem = self.shared.filesystem.as_ref();
+                self.mark.clear(filesystem).map_err(Error::io("clear the mark of", &self.shared.dir))?;
             }
             remove_if_there(self.shared.filesystem.as_ref(), &path)?;
             self.shared.state().segments.pop_front();
@@ -203,7 +210,11 @@ impl Log {
             segment.length += self.buffer.len() as u64;
             segment.last = next - 1;
         }
+        let mark = Mark::of(&state);
         drop(state);
+        if let Some(mark) = mark {
+            self.mark.write(self.shared.filesystem.as_ref(), mark);
+        }
         self.shared.durable.send_replace(next - 1);
     }
 

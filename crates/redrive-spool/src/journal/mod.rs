@@ -13,7 +13,8 @@
 //!   is set aside under `damaged/` does not count.
 //! - Whatever is found in the folder, the journal opens. Bytes that are no whole record are kept, byte for
 //!   byte, under `damaged/`, reported in [`Recovery`], and stepped over. So are segments that are empty, and
-//!   records that are gone from between others: what was answered for is never lost in silence.
+//!   records that are gone, also when the last segment was cut or is gone: what was answered for is never lost in
+//!   silence.
 //!
 //! # Use
 //! ```
@@ -42,6 +43,7 @@
 //! ```text
 //! 00000000000000000001.journal   lock   damaged/00000000000000000001-4711.bin
 //! 00000000000000000001.journal.new       begun, with nothing in it that anybody was answered for
+//! mark                                   how far the last segment was durable
 //! ```
 //! A segment is frames, one after another. Numbers are little-endian, checksums CRC-32 (IEEE).
 //! ```text
@@ -78,6 +80,7 @@
 mod acknowledged;
 mod frame;
 mod log;
+mod mark;
 mod reader;
 mod recovery;
 mod segment;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::frame::Kind;
+use super::mark::Mark;
 use super::segment::{self, Scan, Segment};
 use super::state::State;
 use super::{Position, Span};
@@ -103,6 +104,9 @@ pub(super) fn recover(filesystem: &dyn Filesystem, dir: &Path) -> Result<(State,
     for first in firsts {
         opening.segment(first)?;
     }
+    if let Some(mark) = Mark::read(filesystem, dir) {
+        opening.compare(mark);
+    }
     filesystem.sync_dir(dir).map_err(Error::io("sync", dir))?;
     let Opening { mut state, numbers, mut damaged, .. } = opening;
     damaged.extend(numbers.settle(&mut state));
@@ -161,6 +165,17 @@ impl Opening<'_> {
         let has_holes = !scan.damaged.is_empty();
         self.state.segments.push_back(Segment { first, last, length: scan.end as u64, path, has_holes });
         Ok(())
+    }
+
+    /// What the mark says was durable, and no segment has: the end of the last one was cut, or all of it is gone.
+    fn compare(&mut self, mark: Mark) {
+        // An earlier version, which knows of no mark, may have gone on in a newer segment.
+        if self.newest > mark.segment || self.state.next >= mark.next {
+            return;
+        }
+        self.numbers.gap(self.state.next.max(mark.up_to + 1), mark.next);
+        self.numbers.nobodys.push((self.state.next, mark.next - 1));
+        self.state.next = mark.next;
     }
 
     /// Keeps bytes that are no records, under a name that says where they were. Zeros are not worth keeping.
