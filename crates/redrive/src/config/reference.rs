@@ -24,7 +24,8 @@ there. Without any file everything runs embedded, under `./redrive-data`.
 - **Variables** override the file: `REDRIVE__SERVER__LISTEN=127.0.0.1:8080`,
   `REDRIVE__OUTBOX__ORDERS__BATCH_SIZE=100`. Sections are separated by two underscores; `-` is written `_`.
   A list or a table is given in TOML: `REDRIVE__ALERTS__CHANNELS='[{ slack = \"env:SLACK_WEBHOOK\" }]'`.
-- **Secrets** and database addresses can be written `\"env:NAME\"`: the value is taken from that variable.
+- **Secrets** and database addresses can be written `\"env:NAME\"`: the value is taken from that variable; or
+  `\"file:PATH\"`: the value is the text of that file, without the end of its last line.
   They never appear in logs, messages or answers.
 - **Unknown keys** are mistakes, not ignored.
 ";
