@@ -42,16 +42,16 @@ enum Mode {
 
 /// A store in memory that behaves as told.
 #[derive(Debug)]
-struct Moody {
+struct FaultyStore {
     inner: InMemory,
     mode: Mutex<Mode>,
     /// Uploads that have no answer yet.
     waiting: AtomicUsize,
 }
 
-impl fmt::Display for Moody {
+impl fmt::Display for FaultyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a moody store")
+        f.write_str("a store with faults")
     }
 }
 
@@ -64,7 +64,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl Moody {
+impl FaultyStore {
     fn be(&self, mode: Mode) {
         *self.mode.lock().unwrap() = mode;
     }
@@ -79,11 +79,11 @@ impl Moody {
 }
 
 fn away() -> object_store::Error {
-    object_store::Error::Generic { store: "moody", source: "as told".into() }
+    object_store::Error::Generic { store: "faulty", source: "as told".into() }
 }
 
 #[async_trait]
-impl ObjectStore for Moody {
+impl ObjectStore for FaultyStore {
     async fn put_opts(
         &self,
         path: &Path,
@@ -151,7 +151,7 @@ impl AlertService for Heard {
 struct Stand {
     _folder: TempDir,
     ingest: Arc<Ingest>,
-    store: Arc<Moody>,
+    store: Arc<FaultyStore>,
     heard: Arc<Heard>,
     counters: Arc<Counters>,
     stop: CancellationToken,
@@ -177,8 +177,11 @@ impl Stand {
             fs::File::options().append(true).open(&path).unwrap().set_modified(UNIX_EPOCH).unwrap();
         }
         let (heard, counters) = (Arc::new(Heard::default()), Arc::new(Counters::default()));
-        let store =
-            Arc::new(Moody { inner: InMemory::new(), mode: Mutex::new(mode), waiting: AtomicUsize::new(0) });
+        let store = Arc::new(FaultyStore {
+            inner: InMemory::new(),
+            mode: Mutex::new(mode),
+            waiting: AtomicUsize::new(0),
+        });
         let target = Target::over(store.clone(), "", "RAW", "RAW_DLQ").unwrap();
         let ingest = metrics::with_local_recorder(&*counters, || {
             Ingest::open("events", options, target, heard.clone()).unwrap()

@@ -113,7 +113,7 @@ impl Ingest {
     async fn put(self: &Arc<Self>, name: &str, batch: &Batch, events: u64, turn: Turn) -> bool {
         let put = tokio::select! {
             put = self.target.put_raw(name, batch.data.clone()) => put,
-            () = self.outage.overtakes(&turn) => {
+            () = self.outage.found_down_by_others(&turn) => {
                 tracing::debug!(pipeline = %self.name, batch = name, "others found the store down: the batch goes to disk");
                 return false;
             }

@@ -142,7 +142,7 @@ impl Outage {
 
     /// Returns when whoever has this turn should not wait for the store any longer, because others have found it
     /// down. The probe waits for its answer.
-    pub(super) async fn overtakes(&self, turn: &Turn) {
+    pub(super) async fn found_down_by_others(&self, turn: &Turn) {
         if turn.is_probe() {
             return std::future::pending().await;
         }
@@ -270,11 +270,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn uploads_under_way_are_overtaken_when_others_find_the_store_down_and_the_probe_is_not() {
+    async fn uploads_under_way_do_not_wait_when_others_find_the_store_down_and_the_probe_does() {
         let outage = Outage::default();
         let waiting = {
             let outage = outage.clone();
-            tokio::spawn(async move { outage.overtakes(&Turn::default()).await })
+            tokio::spawn(async move { outage.found_down_by_others(&Turn::default()).await })
         };
         tokio::task::yield_now().await;
         outage.failed(&Turn::default(), "503");
@@ -282,6 +282,6 @@ mod tests {
         tokio::time::advance(FIRST_PAUSE).await;
         let probe = outage.take_turn().unwrap();
         let hour = Duration::from_secs(3600);
-        assert!(tokio::time::timeout(hour, outage.overtakes(&probe)).await.is_err());
+        assert!(tokio::time::timeout(hour, outage.found_down_by_others(&probe)).await.is_err());
     }
 }

@@ -7,8 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -40,22 +39,30 @@ pub(crate) struct S3 {
     pub(crate) address: SocketAddr,
     root: TempDir,
     choose: Arc<Mutex<Arc<Choose>>>,
-    waiting: Arc<AtomicUsize>,
+    waits: Waits,
 }
 
+/// When requests to put an object came that have no answer yet.
+type Waits = Arc<Mutex<BTreeMap<u64, Instant>>>;
+
 /// A request to put an object that has no answer yet.
-struct Waiting(Arc<AtomicUsize>);
+struct Waiting {
+    waits: Waits,
+    number: u64,
+}
 
 impl Waiting {
-    fn new(waiting: &Arc<AtomicUsize>) -> Self {
-        waiting.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(waiting))
+    fn new(waits: &Waits) -> Self {
+        let mut all = waits.lock().unwrap();
+        let number = all.last_key_value().map_or(0, |(last, _)| last + 1);
+        all.insert(number, Instant::now());
+        Self { waits: Arc::clone(waits), number }
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.waits.lock().unwrap().remove(&self.number);
     }
 }
 
@@ -72,8 +79,8 @@ impl S3 {
         let address = listener.local_addr().unwrap();
         let choose: Arc<Mutex<Arc<Choose>>> = Arc::new(Mutex::new(Arc::new(choose)));
         let chosen = Arc::clone(&choose);
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&waiting);
+        let waits = Waits::default();
+        let counted = Arc::clone(&waits);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (service, chosen) = (service.clone(), Arc::clone(&chosen));
@@ -90,12 +97,13 @@ impl S3 {
                 tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), answer));
             }
         });
-        Self { address, root, choose, waiting }
+        Self { address, root, choose, waits }
     }
 
-    /// How many requests to put an object have no answer yet.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+    /// How many requests to put an object have no answer yet, of those that have not waited for so long: whoever
+    /// sent the others may have given up.
+    pub(crate) fn waiting(&self, less_than: Duration) -> usize {
+        self.waits.lock().unwrap().values().filter(|since| since.elapsed() < less_than).count()
     }
 
     /// From now on requests meet other faults.
