@@ -336,6 +336,22 @@ async fn a_page_follows_what_happens_but_not_under_the_hands_of_a_person() {
     assert_calm(&browser, "live").await;
 }
 
+/// They said that they are not live as soon as anything lost the focus.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_follows_nothing_does_not_say_that_it_is_not_live() {
+    let Some(browser) = Browser::start(Scripts::Run).await else { return };
+    let shop = Shop::open().await;
+    shop.kill_orders(1);
+    for path in ["/help", "/confirm?action=redrive&q=pipeline%3Aorders", "/letters/orders:1/edit"] {
+        browser.open(&shop.address(path)).await;
+        browser.run("document.querySelector('a[href]').focus(); document.activeElement.blur()").await;
+        // After what the page does about that, which is put off, too.
+        browser.run("setTimeout(() => setTimeout(() => document.body.dataset.passed = 'yes', 0), 0)").await;
+        browser.wait_for("body[data-passed] h1", "").await;
+        assert_eq!(browser.text("#live").await, "", "{path}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_phone_needs_no_sideways_scrolling_and_the_dark_is_dark() {
     let Some(browser) = Browser::start(Scripts::Run).await else { return };
