@@ -14,7 +14,7 @@ use counters::Counters;
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
 use redrive_core::books::Balance;
-use redrive_core::dead_letter::{Filter, Operator, Order, Outcome, Page, Refusal};
+use redrive_core::dead_letter::{Filter, Operator, Order, Outcome, Page, RedeliveryState, Refusal, Status};
 use redrive_engine::alerts::{
     AlertService, DeadLetterAlert, Dropped, HandlerDown, HandlerUp, Level, Silence,
 };
@@ -606,11 +606,18 @@ async fn files_that_wait_are_dead_letters() {
     fs::rename(folder.path().join("store-away"), folder.path().join("store")).unwrap();
     assert_eq!(queue.redrive(first, &order).await.unwrap().done, first);
     assert_eq!(queue.outcomes(first).await.unwrap(), [Outcome::Delivered]);
+    let uploaded = queue.get(&first[0]).await.unwrap().expect("a redriven file is shown, though it is gone");
+    let after = uploaded.redelivery.unwrap();
+    assert_eq!((uploaded.summary.status, after.state), (Status::Redriven, RedeliveryState::Delivered));
+    assert!(after.at.is_some_and(|at| at >= hour), "{:?}", after.at);
     assert_eq!(queue.redrive(first, &order).await.unwrap().refused, [Refusal::Unknown(first[0].clone())]);
     let given_up = queue.resolve(&frozen[1..3], &Operator::new("ops"), "not worth it").await.unwrap();
     assert_eq!((given_up.done.len(), ingest.status().spool.files), (2, 6));
     let aside = folder.path().join("spool/.resolved");
     assert!(frozen[1..3].iter().all(|file| aside.join(file).exists()), "kept, though not uploaded");
+    let resolved = queue.get(&frozen[1]).await.unwrap().expect("a resolved file is shown");
+    assert_eq!((resolved.summary.status, resolved.redelivery), (Status::Resolved, None));
+    assert_eq!(queue.get("1700000000_nobody-1_000001.jsonl.gz").await.unwrap(), None);
     assert_eq!(queue.groups(10).await.unwrap()[0].fingerprint, group.fingerprint, "whatever the store says");
     let out = ["../../etc/passwd".to_owned(), "/etc/passwd".to_owned()];
     assert_eq!(queue.resolve(&out, &Operator::new("ops"), "").await.unwrap().refused.len(), 2);

@@ -12,7 +12,8 @@ use jiff::Timestamp;
 use redrive_core::books::Balance;
 use redrive_core::dead_letter::{
     Acted, Arrivals, Cursor, DeadLetterQueue, Filter, Group, Ids, Letter, LetterId, Listing, Operator, Order,
-    Origin, Outcome, Page, PipelineKind, Refusal, Stats, Status, Summary, Unavailable,
+    Origin, Outcome, Page, PipelineKind, Redelivery, RedeliveryState, Refusal, Stats, Status, Summary,
+    Unavailable,
 };
 use redrive_core::failure::{Class, Failure};
 use redrive_core::fingerprint::Fingerprint;
@@ -120,10 +121,11 @@ impl DeadLetterQueue for SpooledFiles {
             }))
         });
         let read: Result<_, redrive_spool::Error> = read.await.map_err(|error| self.unavailable(error))?;
-        let Some((events, payload, inspection)) = read.map_err(|error| self.unavailable(error))? else {
-            return Ok(None);
+        let read = read.map_err(|error| self.unavailable(error))?;
+        let (Some((events, payload, inspection)), Some(waiting)) = (read, self.ingest.spool.waiting(id))
+        else {
+            return self.past(id).await;
         };
-        let Some(waiting) = self.ingest.spool.waiting(id) else { return Ok(None) };
         let mut headers = vec![("events".to_owned(), events.to_string().into_bytes())];
         if let Inspection::Damaged { reason, events, .. } = inspection {
             headers
@@ -245,6 +247,41 @@ impl DeadLetterQueue for SpooledFiles {
 }
 
 impl SpooledFiles {
+    /// A file that does not wait any more, as far as one can know: it was set aside, or the store has it. Its events are
+    /// there, and not shown.
+    async fn past(&self, name: &str) -> Result<Option<Letter>, Unavailable> {
+        let Some((since, is_aside)) = self.ingest.spool.past(name) else { return Ok(None) };
+        let stored = match is_aside {
+            true => None,
+            false => self.ingest.target.stored_at(name).await.map_err(|failure| {
+                self.unavailable(format!(
+                    "it does not wait on disk, and the store does not say whether it has it: {failure}"
+                ))
+            })?,
+        };
+        let (status, redelivery) = match stored {
+            Some(at) => {
+                let redelivery = Redelivery { state: RedeliveryState::Delivered, at: Some(at), letter: None };
+                (Status::Redriven, Some(redelivery))
+            }
+            None if is_aside => (Status::Resolved, None),
+            None => return Ok(None),
+        };
+        let waiting = Waiting { file: name.to_owned(), since, bytes: None };
+        Ok(Some(Letter {
+            summary: Summary { status, ..self.summary(&waiting, &self.why()) },
+            payload: Vec::new(),
+            headers: Vec::new(),
+            origin: Origin::File { file: name.to_owned(), line: 1 },
+            target: None,
+            history: History::default().with(self.failure(), since),
+            first_failed_at: since,
+            resolution: None,
+            redelivery,
+            redriven_from: None,
+        }))
+    }
+
     fn interrupted(&self) -> MutexGuard<'_, Interrupted> {
         self.interrupted.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -354,6 +354,14 @@ impl Spool {
         Ok(was_there)
     }
 
+    /// When the batch of this name was cut, and whether its file was set aside; nothing for what is no name of a batch.
+    #[must_use]
+    pub fn past(&self, name: &str) -> Option<(Timestamp, bool)> {
+        let parsed = BatchName::parse(name).filter(|_| !name.contains(['/', '\\']))?;
+        let is_aside = self.filesystem.size(&self.dir.join(SET_ASIDE).join(name)).is_ok();
+        Some((time(parsed.unix), is_aside))
+    }
+
     /// What people should know of the folder, and were not told yet.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {

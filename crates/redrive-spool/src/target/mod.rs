@@ -115,6 +115,18 @@ impl Target {
         self.put(&self.raw.object(name), data).await
     }
 
+    /// When the store took the batch of this name; nothing if it does not have it.
+    ///
+    /// # Errors
+    /// What the store said, and what it means.
+    pub async fn stored_at(&self, name: &str) -> Result<Option<Timestamp>, Failure> {
+        match self.store.head(&self.raw.object(name)).await {
+            Ok(object) => Ok(Timestamp::from_second(object.last_modified.timestamp()).ok()),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.failure(&error)),
+        }
+    }
+
     /// Sets a damaged file aside, byte for byte.
     ///
     /// # Errors
