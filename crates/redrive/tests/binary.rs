@@ -4,8 +4,10 @@
 mod support;
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 use sqlx::{Connection as _, Executor as _};
@@ -246,6 +248,9 @@ async fn a_dry_run_prints_every_statement_and_every_problem_and_changes_nothing(
     assert_failed(&dry, 1, &["cannot be migrated"]);
     let connected = redrive(folder.path()).args(["check", "--connect"]).output().unwrap();
     assert_failed(&connected, 1, &["has no column resolved"]);
+    // It said so beside the errors of the same pipeline.
+    assert!(!text(&connected.stdout).contains("ok: outbox orders"), "{}", text(&connected.stdout));
+    assert!(text(&connected.stdout).contains("ok: jobs mails"), "{}", text(&connected.stdout));
     assert_failed(&redrive(folder.path()).arg("migrate").output().unwrap(), 1, &["has no column resolved"]);
     let columns: i64 = sqlx::query_scalar("SELECT count(*) FROM pragma_table_info('outbox_event')")
         .fetch_one(&mut app)
@@ -262,4 +267,40 @@ async fn a_dry_run_prints_every_statement_and_every_problem_and_changes_nothing(
     assert!(redrive(folder.path()).args(["migrate"]).output().unwrap().status.success());
     let again = redrive(folder.path()).args(["migrate", "--dry-run"]).output().unwrap();
     assert!(again.status.success() && !text(&again.stdout).contains("ALTER"), "{}", text(&again.stdout));
+}
+
+/// Every pipeline found out by itself, one after the other, and again when it was migrated: three seconds for each.
+#[test]
+fn a_server_of_another_kind_is_found_out_once_for_all_that_share_its_address() {
+    let (address, dialled) = silent_until_asked_as_postgres();
+    let pipeline = |name: &str| format!("[jobs.{name}]\ndatabase = \"mysql://root@{address}/shop\"\n");
+    let config: String = ["a", "b", "c", "d"].iter().map(|name| pipeline(name)).collect();
+    let folder = folder_with(&config);
+    for command in [&["migrate"][..], &["migrate", "--dry-run"], &["check", "--connect"]] {
+        let before = dialled.load(Ordering::Relaxed);
+        let output = redrive(folder.path()).args(command).output().unwrap();
+        assert_failed(&output, 4, &["jobs a", "jobs d", "a Postgres server answers there", "4 of 5"]);
+        let dialled = dialled.load(Ordering::Relaxed) - before;
+        assert_eq!(dialled, 2, "{command:?}: as MySQL, and then as Postgres");
+    }
+}
+
+/// A listener that speaks as a Postgres server does, which waits to be asked; how often it was dialled.
+fn silent_until_asked_as_postgres() -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let dialled = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&dialled);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            count.fetch_add(1, Ordering::Relaxed);
+            std::thread::spawn(move || {
+                let mut request = [0; 8];
+                if stream.read_exact(&mut request).is_ok() {
+                    let _ = stream.write_all(b"N");
+                }
+            });
+        }
+    });
+    (address, dialled)
 }

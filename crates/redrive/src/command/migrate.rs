@@ -1,13 +1,25 @@
 //! `redrive migrate`: tables for every pipeline, now or not at all.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::Write as _;
+use std::sync::Arc;
 
-use redrive::config::Config;
+use futures_util::future::join_all;
+use redrive::config::{Config, DatabaseUrl};
+use redrive_server::number::counted;
 use redrive_store::{Error, Plan};
 
 use super::{Failure, prepare_data_dir, runtime, stores};
 use crate::wire::{Part, Stores};
+
+/// What a look at the tables prints.
+#[derive(Clone, Copy)]
+enum Output {
+    /// Every statement that would be run.
+    Statements,
+    /// One line per part.
+    Verdict,
+}
 
 /// Migrates every part, and names each one that failed. While the tables of one cannot be used, none is changed.
 pub(crate) fn run(config: &Config) -> Result<(), Failure> {
@@ -18,7 +30,7 @@ pub(crate) fn run(config: &Config) -> Result<(), Failure> {
 /// Prints what [`run`] would do, and what is in its way; changes nothing.
 pub(crate) fn dry_run(config: &Config) -> Result<(), Failure> {
     prepare_data_dir(&config.server.data_dir)?;
-    runtime()?.block_on(look(config, true))
+    runtime()?.block_on(look(config, Output::Statements))
 }
 
 /// Says of every part whether its database answers and its tables can be used, and changes nothing; and of every
@@ -26,7 +38,7 @@ pub(crate) fn dry_run(config: &Config) -> Result<(), Failure> {
 pub(crate) fn check(config: &Config) -> Result<(), Failure> {
     prepare_data_dir(&config.server.data_dir)?;
     runtime()?.block_on(async {
-        let databases = look(config, false).await;
+        let databases = look(config, Output::Verdict).await;
         let stores = stores::check(config).await;
         databases.and(stores)
     })
@@ -39,75 +51,92 @@ pub(crate) fn grants(config: &Config, role: &str) -> Result<(), Failure> {
 }
 
 async fn migrate(config: &Config) -> Result<(), Failure> {
-    let parts = parts(config)?;
-    let mut unusable = Vec::new();
-    for part in &parts {
-        if let Ok(plan) = part.plan().await
+    let survey = Survey::of(config).await?;
+    let mut failures = Failures::default();
+    for part in &survey.parts {
+        if let Ok(plan) = survey.plan(part).await
             && !plan.problems.is_empty()
         {
-            unusable.push(Error::Unsuitable { problems: tell_problems(part, &plan)? });
+            failures.add(&tell_problems(part, plan)?);
         }
     }
-    if !unusable.is_empty() {
-        return Err(failure(&unusable, parts.len()));
+    if failures.any() {
+        return failures.end(survey.parts.len());
     }
-    let mut failed = Vec::new();
-    for part in &parts {
-        match part.prepare().await {
+    for part in &survey.parts {
+        match survey.prepare(part).await {
             Ok(()) => say(&format!("ok: {}", title(part)))?,
-            Err(error) => {
-                complain(part, &error.to_string())?;
-                failed.push(error);
-            }
+            Err(error) => failures.complain(part, &error)?,
         }
     }
-    if failed.is_empty() { Ok(()) } else { Err(failure(&failed, parts.len())) }
+    failures.end(survey.parts.len())
 }
 
-async fn look(config: &Config, with_statements: bool) -> Result<(), Failure> {
-    let parts = parts(config)?;
-    let (mut failed, mut printed) = (Vec::new(), HashSet::new());
-    for part in &parts {
-        let plan = match part.plan().await {
+async fn look(config: &Config, output: Output) -> Result<(), Failure> {
+    let survey = Survey::of(config).await?;
+    let (mut failures, mut printed) = (Failures::default(), HashSet::new());
+    for part in &survey.parts {
+        let plan = match survey.plan(part).await {
             Ok(plan) => plan,
             Err(error) => {
-                complain(part, &error.to_string())?;
-                failed.push(error);
+                failures.complain(part, &error)?;
                 continue;
             }
         };
+        match output {
+            Output::Statements => print_statements(part, &plan, &mut printed)?,
+            // What cannot be used is not ok, whatever else there would be to do.
+            Output::Verdict if plan.problems.is_empty() && plan.unserved.is_empty() => {
+                say(&format!("ok: {}", verdict(part, &plan)))?;
+            }
+            Output::Verdict => {}
+        }
         for rows in &plan.unserved {
             complain(part, rows)?;
         }
         if !plan.problems.is_empty() {
-            failed.push(Error::Unsuitable { problems: tell_problems(part, &plan)? });
-        }
-        match plan.statements.len() {
-            0 if plan.problems.is_empty() => say(&format!("ok: {}: nothing to change", title(part)))?,
-            0 => {}
-            _ if with_statements => {
-                say(&format!("-- {}", title(part)))?;
-                // Parts share tables; what is printed can be run as it is.
-                for statement in
-                    plan.statements.iter().filter(|it| printed.insert((part.place(), (*it).clone())))
-                {
-                    say(&format!("{statement};"))?;
-                }
-            }
-            count => say(&format!(
-                "ok: {}: {count} statements to run, see redrive migrate --dry-run",
-                title(part)
-            ))?,
+            failures.add(&tell_problems(part, plan)?);
         }
     }
-    if failed.is_empty() { Ok(()) } else { Err(failure(&failed, parts.len())) }
+    failures.end(survey.parts.len())
+}
+
+fn verdict(part: &Part, plan: &Plan) -> String {
+    match plan.statements.len() {
+        0 => format!("{}: nothing to change", title(part)),
+        count => format!(
+            "{}: {} to run, see redrive migrate --dry-run",
+            title(part),
+            counted(count as u64, "statement")
+        ),
+    }
+}
+
+/// Parts share tables: a statement is printed once, so that what is printed can be run as it is.
+fn print_statements(
+    part: &Part,
+    plan: &Plan,
+    printed: &mut HashSet<(String, String)>,
+) -> Result<(), Failure> {
+    if plan.statements.is_empty() && plan.problems.is_empty() {
+        return say(&format!("ok: {}", verdict(part, plan)));
+    }
+    if !plan.statements.is_empty() {
+        say(&format!("-- {}", title(part)))?;
+    }
+    for statement in &plan.statements {
+        if printed.insert((part.place().to_owned(), statement.clone())) {
+            say(&format!("{statement};"))?;
+        }
+    }
+    Ok(())
 }
 
 async fn print_grants(config: &Config, role: &str) -> Result<(), Failure> {
-    let parts = parts(config)?;
-    let mut failed = Vec::new();
-    for part in &parts {
-        match part.plan().await {
+    let survey = Survey::of(config).await?;
+    let mut failures = Failures::default();
+    for part in &survey.parts {
+        match survey.plan(part).await {
             Ok(plan) => {
                 let none = if plan.grants.is_empty() { ": SQLite has no rights" } else { "" };
                 say(&format!("-- {}{none}", title(part)))?;
@@ -115,28 +144,98 @@ async fn print_grants(config: &Config, role: &str) -> Result<(), Failure> {
                     say(&grant.to(role))?;
                 }
             }
-            Err(error) => {
-                complain(part, &error.to_string())?;
-                failed.push(error);
-            }
+            Err(error) => failures.complain(part, &error)?,
         }
     }
-    if failed.is_empty() { Ok(()) } else { Err(failure(&failed, parts.len())) }
+    failures.end(survey.parts.len())
 }
 
-fn parts(config: &Config) -> Result<Vec<Part>, Failure> {
-    Ok(Stores::of(config).map_err(anyhow::Error::from)?.parts)
+/// The parts of a configuration, and which of their databases cannot be connected to.
+///
+/// Each database is tried once, all of them at the same time: parts share databases, and a server that is silent, or
+/// of another kind, takes seconds to find out about.
+struct Survey {
+    parts: Vec<Part>,
+    away: HashMap<DatabaseUrl, Arc<Error>>,
+}
+
+impl Survey {
+    async fn of(config: &Config) -> Result<Self, Failure> {
+        let parts = Stores::of(config).map_err(anyhow::Error::from)?.parts;
+        let databases: HashMap<&DatabaseUrl, &Part> =
+            parts.iter().map(|part| (part.address(), part)).collect();
+        let pings = databases.iter().map(|(address, part)| async move {
+            part.ping().await.err().map(|error| ((*address).clone(), Arc::new(error)))
+        });
+        let away = join_all(pings).await.into_iter().flatten().collect();
+        Ok(Self { parts, away })
+    }
+
+    async fn plan(&self, part: &Part) -> Result<Plan, Arc<Error>> {
+        self.reach(part)?;
+        part.plan().await.map_err(Arc::new)
+    }
+
+    async fn prepare(&self, part: &Part) -> Result<(), Arc<Error>> {
+        self.reach(part)?;
+        part.prepare().await.map_err(Arc::new)
+    }
+
+    fn reach(&self, part: &Part) -> Result<(), Arc<Error>> {
+        self.away.get(part.address()).map_or(Ok(()), |error| Err(Arc::clone(error)))
+    }
+}
+
+/// The parts that cannot be migrated.
+#[derive(Default)]
+struct Failures {
+    parts: usize,
+    /// Those of them that a connection could be made to.
+    refused: usize,
+}
+
+impl Failures {
+    fn add(&mut self, error: &Error) {
+        self.parts += 1;
+        self.refused += usize::from(!error.is_unavailable());
+    }
+
+    fn complain(&mut self, part: &Part, error: &Error) -> Result<(), Failure> {
+        self.add(error);
+        complain(part, &error.to_string())
+    }
+
+    const fn any(&self) -> bool {
+        self.parts > 0
+    }
+
+    /// As every command: a store that no connection can be made to is unavailable, a table that is refused is a
+    /// failure.
+    fn end(&self, of: usize) -> Result<(), Failure> {
+        if !self.any() {
+            return Ok(());
+        }
+        let said = format!(
+            "{} of {of} cannot be migrated, see above. Run it again once that is corrected: what is there already \
+             stays as it is",
+            self.parts
+        );
+        Err(match self.refused {
+            0 => Failure::Unavailable(said),
+            _ => Failure::Other(anyhow::Error::msg(said)),
+        })
+    }
 }
 
 fn title(part: &Part) -> String {
     format!("{} {} ({})", part.kind(), part.name(), part.place())
 }
 
-fn tell_problems(part: &Part, plan: &Plan) -> Result<Vec<String>, Failure> {
+fn tell_problems(part: &Part, plan: Plan) -> Result<Error, Failure> {
     for problem in &plan.problems {
         complain(part, problem)?;
     }
-    Ok(plan.problems.clone())
+    Ok(Error::Unsuitable { problems: plan.problems })
 }
 
 fn say(line: &str) -> Result<(), Failure> {
@@ -146,17 +245,4 @@ fn say(line: &str) -> Result<(), Failure> {
 fn complain(part: &Part, what: &str) -> Result<(), Failure> {
     let (kind, name, place) = (part.kind(), part.name(), part.place());
     Ok(writeln!(std::io::stderr(), "error: {kind} {name} at {place}: {what}").map_err(anyhow::Error::from)?)
-}
-
-/// As every command: a store that no connection can be made to is unavailable, a table that is refused is a failure.
-fn failure(failed: &[Error], of: usize) -> Failure {
-    let said = format!(
-        "{} of {of} cannot be migrated, see above. Run it again once that is corrected: what is there already stays as \
-         it is",
-        failed.len()
-    );
-    match failed.iter().all(Error::is_unavailable) {
-        true => Failure::Unavailable(said),
-        false => Failure::Other(anyhow::Error::msg(said)),
-    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use redrive::config::DatabaseUrl;
 use redrive_engine::console::Records;
 use redrive_store::{Database, Error, FailedEvents, Jobs, Letters, Outbox, Plan, Target};
 
@@ -10,6 +11,7 @@ use redrive_store::{Database, Error, FailedEvents, Jobs, Letters, Outbox, Plan, 
 pub(crate) struct Part {
     pub(super) name: String,
     pub(super) kind: &'static str,
+    pub(super) address: DatabaseUrl,
     pub(super) place: String,
     pub(super) database: Database,
     pub(super) tables: Arc<dyn Tables>,
@@ -38,6 +40,11 @@ impl Part {
     /// Where its data is, without secrets.
     pub(crate) fn place(&self) -> &str {
         &self.place
+    }
+
+    /// Where its database is.
+    pub(crate) const fn address(&self) -> &DatabaseUrl {
+        &self.address
     }
 
     /// Gets it ready to work.

@@ -118,5 +118,6 @@ fn part(
     database: &Database,
     tables: Arc<dyn Tables>,
 ) -> Part {
-    Part { name: name.to_owned(), kind, place: url.to_string(), database: database.clone(), tables }
+    let (name, address, place) = (name.to_owned(), url.clone(), url.to_string());
+    Part { name, kind, address, place, database: database.clone(), tables }
 }
