@@ -63,6 +63,8 @@ pub struct Overview {
     pub trouble: Option<String>,
     /// Its letters; nothing while its store does not answer.
     pub stats: Option<Stats>,
+    /// When they were counted.
+    pub counted_at: Option<Timestamp>,
 }
 
 /// A page of letters of several pipelines.
@@ -350,6 +352,7 @@ impl Console {
             kind: desk.queue.kind(),
             paused: desk.workers.as_ref().map(|workers| workers.switch.is_paused()),
             trouble: away.or_else(of_workers).or_else(noted),
+            counted_at: count.as_ref().ok().map(|count| count.at),
             stats: count.ok().map(|count| count.stats.clone()),
         }
     }

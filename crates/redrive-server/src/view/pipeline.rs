@@ -31,6 +31,8 @@ pub struct PipelineView {
     pub trouble: Option<String>,
     /// Its letters; null while its store does not answer.
     pub letters: Option<LettersView>,
+    /// When those were counted: counting many takes long, and is done now and then.
+    pub letters_at: Option<Timestamp>,
     /// Work that waits or is being done; null until it has been counted.
     pub backlog: Option<u64>,
     /// When that was counted; null where it is known at any time, and until it has been counted.
@@ -107,6 +109,7 @@ impl PipelineView {
             paused: overview.paused,
             trouble: overview.trouble,
             letters: overview.stats.map(LettersView::from),
+            letters_at: overview.counted_at,
             backlog: None,
             backlog_at: None,
             rung: None,
