@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::fmt::Debug;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -204,7 +205,7 @@ impl Filesystem for Disk {
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        let file = OpenOptions::new().read(true).append(true).create_new(true).open(path)?;
+        let file = private().read(true).append(true).create_new(true).open(path)?;
         Ok(Box::new(DiskFile(file)))
     }
 
@@ -242,10 +243,17 @@ impl Filesystem for Disk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        let file = private().create(true).truncate(false).write(true).open(path)?;
         file.try_lock().map_err(io::Error::from)?;
         Ok(Box::new(file))
     }
+}
+
+/// A file that is made is for this user only: it holds payloads.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(0o600);
+    options
 }
 
 /// Makes a folder and those above it, durably: whatever is synced within a folder is gone with it, if its

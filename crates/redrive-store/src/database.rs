@@ -4,13 +4,16 @@
 //! one call to the next. The driver's own pool would ask the server "are you there?" after every use,
 //! and would hide for ten seconds why it cannot connect.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{BoxFuture, join_all};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{Connection as _, Executor as _};
+use sqlx::{ConnectOptions as _, Connection as _, Executor as _};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::deadlines::{Deadlines, within};
@@ -51,7 +54,7 @@ struct Shared {
 /// Where and how to connect.
 #[derive(Debug)]
 enum Address {
-    Sqlite(Box<SqliteConnectOptions>),
+    Sqlite(Box<SqliteFile>),
     Postgres(Box<PostgresServer>),
     MySql(Box<MySqlConnectOptions>),
 }
@@ -61,9 +64,7 @@ impl Address {
     fn connect(&self) -> BoxFuture<'_, Result<Connection, sqlx::Error>> {
         Box::pin(async move {
             match self {
-                Self::Sqlite(options) => {
-                    SqliteConnection::connect_with(options).await.map(Connection::Sqlite)
-                }
+                Self::Sqlite(file) => file.connect().await.map(Connection::Sqlite),
                 Self::Postgres(server) => server.connect().await.map(Connection::Postgres),
                 Self::MySql(options) => connect_mysql(options).await.map(Connection::MySql),
             }
@@ -87,7 +88,7 @@ impl Database {
     pub fn open_with(url: &str, deadlines: Deadlines) -> Result<Self, Error> {
         let dialect = Dialect::of_url(url)?;
         let address = match dialect {
-            Dialect::Sqlite => Address::Sqlite(Box::new(sqlite(url, deadlines.connect)?)),
+            Dialect::Sqlite => Address::Sqlite(Box::new(SqliteFile::open(url, deadlines.connect)?)),
             Dialect::Postgres => Address::Postgres(Box::new(postgres(url)?)),
             Dialect::MySql => Address::MySql(Box::new(mysql(url)?)),
         };
@@ -306,13 +307,37 @@ impl Database {
     }
 }
 
-fn sqlite(url: &str, patience: Duration) -> Result<SqliteConnectOptions, Error> {
-    let options: SqliteConnectOptions = url.parse().map_err(|source| bad_address(&source))?;
-    let options = options.create_if_missing(true).journal_mode(SqliteJournalMode::Wal).busy_timeout(patience);
-    // A batch of rows on its way from the driver's thread to ours: neither waits for the other.
-    let options = options.row_buffer_size(ROWS);
-    // FULL: what was committed survives a power cut, not only a crash of the process.
-    Ok(options.synchronous(SqliteSynchronous::Full))
+/// A SQLite file: how to open it.
+#[derive(Debug)]
+struct SqliteFile {
+    options: SqliteConnectOptions,
+    /// Made when it is missing; none for a database in memory, and one that may only be read.
+    made: Option<PathBuf>,
+}
+
+impl SqliteFile {
+    fn open(url: &str, patience: Duration) -> Result<Self, Error> {
+        let options: SqliteConnectOptions = url.parse().map_err(|source| bad_address(&source))?;
+        let is_made = !["memory", "mode=ro", "immutable"].iter().any(|kind| url.contains(kind));
+        let made = is_made.then(|| options.get_filename().to_owned());
+        let options = options.disable_statement_logging().create_if_missing(true);
+        let options = options.journal_mode(SqliteJournalMode::Wal).busy_timeout(patience);
+        // A batch of rows on its way from the driver's thread to ours: neither waits for the other.
+        let options = options.row_buffer_size(ROWS);
+        // FULL: what was committed survives a power cut, not only a crash of the process.
+        let options = options.synchronous(SqliteSynchronous::Full);
+        Ok(Self { options, made })
+    }
+
+    /// Connects. A file that is missing is made for this user only: it holds payloads. SQLite gives the files that it
+    /// makes beside it the same mode.
+    async fn connect(&self) -> Result<SqliteConnection, sqlx::Error> {
+        if let Some(path) = &self.made {
+            // What keeps it from being made, SQLite says better.
+            let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        }
+        SqliteConnection::connect_with(&self.options).await
+    }
 }
 
 /// Generic plans: with the values at hand Postgres trusts its statistics, which know of no leased row
@@ -322,7 +347,8 @@ fn postgres(url: &str) -> Result<PostgresServer, Error> {
 }
 
 fn mysql(url: &str) -> Result<MySqlConnectOptions, Error> {
-    url.replacen("mariadb:", "mysql:", 1).parse().map_err(|source| bad_address(&source))
+    let options: Result<MySqlConnectOptions, _> = url.replacen("mariadb:", "mysql:", 1).parse();
+    options.map(MySqlConnectOptions::disable_statement_logging).map_err(|source| bad_address(&source))
 }
 
 /// READ COMMITTED: no gap locks, so claims and inserts do not wait for each other.
@@ -350,6 +376,32 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_file_that_is_made_is_for_this_user_only() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shop.db");
+        let database = Database::connect(&format!("sqlite:{}", path.display())).await.unwrap();
+        database
+            .change(&Statement::new(Dialect::Sqlite, "CREATE TABLE t (a INT)"), Vec::new())
+            .await
+            .unwrap();
+        for name in ["shop.db", "shop.db-wal", "shop.db-shm"] {
+            let mode = std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_database_in_memory_makes_no_file() {
+        let before = std::fs::read_dir(".").unwrap().count();
+        for url in ["sqlite::memory:", "sqlite://memory-of?mode=memory"] {
+            Database::connect(url).await.unwrap();
+        }
+        assert_eq!(std::fs::read_dir(".").unwrap().count(), before);
+    }
 
     #[tokio::test]
     async fn postgres_plans_without_looking_at_the_values() {

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{AssertSqlSafe, Connection as _, Executor as _, Row as _};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Row as _};
 
 use crate::error::{Error, OtherServer, bad_address};
 use crate::neighbour;
@@ -54,7 +54,7 @@ impl PostgresServer {
     pub fn open(url: &str, settings: Vec<(&'static str, String)>) -> Result<Self, Error> {
         let Parameters { url, pooler, unnamed } = Parameters::of(url)?;
         let options: PgConnectOptions = url.parse().map_err(|source| bad_address(&source))?;
-        let options = options.application_name("redrive");
+        let options = options.application_name("redrive").disable_statement_logging();
         Ok(Self { options, settings, pooler, seen: AtomicBool::new(false), unnamed })
     }
 

@@ -7,7 +7,7 @@
 //! What talks to a driver is in a box: the code of an `async fn` is compiled again in every crate that awaits it,
 //! and with it all of the drivers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::TryStreamExt as _;
 use futures_util::future::BoxFuture;
@@ -18,8 +18,11 @@ use crate::database::Database;
 use crate::deadlines::within;
 use crate::error::Error;
 use crate::row::Row;
-use crate::statement::Statement;
+use crate::statement::{Effort, Statement};
 use crate::value::Value;
+
+/// A statement that takes longer is mentioned in the log; one that looks at every row has ten times as long.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// A connection of one of the drivers.
 #[derive(Debug)]
@@ -128,7 +131,7 @@ impl Session {
         Box::pin(async move {
             let alone = self.begin_alone().await?;
             self.under_way = true;
-            let deadline = self.database.deadlines().of(statement.effort());
+            let (begun, deadline) = (Instant::now(), self.database.deadlines().of(statement.effort()));
             let done = query!(self, statement, values => |query, connection, wrap| {
                 within(deadline, async {
                     let mut rows = query.fetch(&mut *connection);
@@ -139,6 +142,7 @@ impl Session {
                 })
                 .await
             });
+            note_slow(statement, begun.elapsed());
             self.finished(done)?;
             self.end_alone(alone).await
         })
@@ -153,10 +157,11 @@ impl Session {
         Box::pin(async move {
             let alone = self.begin_alone().await?;
             self.under_way = true;
-            let deadline = self.database.deadlines().of(statement.effort());
+            let (begun, deadline) = (Instant::now(), self.database.deadlines().of(statement.effort()));
             let changed = query!(self, statement, values => |query, connection, _wrap| {
                 within(deadline, query.execute(&mut *connection)).await.map(|done| done.rows_affected())
             });
+            note_slow(statement, begun.elapsed());
             let changed = self.finished(changed)?;
             self.end_alone(alone).await?;
             Ok(changed)
@@ -237,11 +242,82 @@ impl Session {
     }
 }
 
+/// Says which statement took long, by its beginning: the driver would log it whole, with every column of a batch.
+fn note_slow(statement: &Statement, took: Duration) {
+    let usual = match statement.effort() {
+        Effort::Ordinary => SLOW,
+        Effort::Count => SLOW * 10,
+        // They take as long as they take.
+        Effort::Migration => return,
+    };
+    if took > usual {
+        tracing::warn!(statement = statement.beginning(), ?took, "the database was slow");
+    }
+}
+
 impl Drop for Session {
     fn drop(&mut self) {
         let Some((connection, room)) = self.connection.take() else { return };
         if !self.under_way && !self.in_transaction {
             self.database.keep(connection, room);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use tracing_subscriber::fmt::MakeWriter;
+
+    use super::*;
+    use crate::dialect::Dialect;
+
+    /// What was logged.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl<'a> MakeWriter<'a> for Log {
+        type Writer = Self;
+
+        fn make_writer(&'a self) -> Self {
+            self.clone()
+        }
+    }
+
+    /// The driver logged the text whole, which for a batch fills pages.
+    #[tokio::test]
+    async fn a_slow_statement_is_named_by_its_beginning() {
+        let log = Log::default();
+        let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        let database = Database::connect("sqlite::memory:").await.unwrap();
+        // Counts further until that takes long enough, whatever the machine.
+        let text = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1) SELECT max(i) FROM n";
+        let slow = Statement::new(Dialect::Sqlite, text);
+        let mut rows = 1_000_000;
+        loop {
+            let begun = Instant::now();
+            database.rows(&slow, vec![Value::Int(rows)]).await.unwrap();
+            if begun.elapsed() > SLOW {
+                break;
+            }
+            rows *= 4;
+        }
+        let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        assert!(logged.contains("WITH RECURSIVE n (i) AS (SELECT …"), "{logged}");
+        assert!(!logged.contains("max(i)"), "{logged}");
     }
 }

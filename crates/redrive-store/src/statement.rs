@@ -150,6 +150,14 @@ impl Statement {
         self.effort
     }
 
+    /// How it begins, for a log: the whole text may fill a page.
+    pub(crate) fn beginning(&self) -> String {
+        const WORDS: usize = 6;
+        let mut words = self.text.split_whitespace();
+        let beginning = words.by_ref().take(WORDS).collect::<Vec<_>>().join(" ");
+        if words.next().is_none() { beginning } else { format!("{beginning} …") }
+    }
+
     /// For the driver. Safe: the text comes from our files, with names that were checked.
     pub(crate) fn text(&self) -> SqlStr {
         AssertSqlSafe(Arc::clone(&self.text)).into_sql_str()

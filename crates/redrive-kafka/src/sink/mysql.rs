@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use redrive_core::failure::{Class, Code, Failure};
 use redrive_store::{Dialect, Table};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
-use sqlx::{AssertSqlSafe, Connection as _, Row as _};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
 
 use super::Sink;
 use super::statement::{SinkColumns, SinkTable};
@@ -39,7 +39,10 @@ impl MySqlSink {
     /// What is wrong with the address.
     pub fn new(url: &str, table: SinkTable, timeout: Duration) -> Result<Self, sqlx::Error> {
         let (columns, idle) = (Mutex::default(), Mutex::default());
-        Ok(Self { options: url.parse()?, table, timeout, columns, idle })
+        let options: MySqlConnectOptions = url.parse()?;
+        // A batch is one statement: logged whole, a slow one fills pages.
+        let options = options.disable_statement_logging();
+        Ok(Self { options, table, timeout, columns, idle })
     }
 
     async fn with<T>(

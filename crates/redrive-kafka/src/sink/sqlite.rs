@@ -35,6 +35,8 @@ impl SqliteSink {
     pub fn new(url: &str, table: SinkTable, timeout: Duration) -> Result<Self, sqlx::Error> {
         let options: SqliteConnectOptions = url.parse()?;
         let options = options.journal_mode(SqliteJournalMode::Wal).busy_timeout(timeout);
+        // A batch is one statement: logged whole, a slow one fills pages.
+        let options = options.disable_statement_logging();
         Ok(Self { options, table, columns: Mutex::new(None), connection: Mutex::new(None) })
     }
 
