@@ -14,7 +14,10 @@
 //! | `/api/v1/health`, `/api/v1/ready` | nobody in particular; the details of `/ready` need a viewer |
 //! | `/login`, the style sheet, the script | nobody in particular, but a name of this machine without tokens |
 //! | `GET`, `HEAD`, `/logout` | a viewer |
+//! | whatever destroys: `DELETE`, `…/purge`, `…/retention` | an admin |
 //! | everything else | an operator |
+//!
+//! A token that nobody has is counted, logged and answered slowly ([`crate::failures`]).
 
 use std::sync::Arc;
 
@@ -26,6 +29,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
+use crate::failures::{Attempt, Failures, Peer, Reason};
 use crate::session::{Sessions, Wire};
 use crate::{Problem, origin, pages};
 
@@ -36,7 +40,7 @@ pub enum Role {
     Viewer,
     /// May put work in, redrive and resolve.
     Operator,
-    /// May do everything.
+    /// May do everything, also destroy.
     Admin,
 }
 
@@ -66,6 +70,21 @@ pub struct Grant {
 pub struct Access {
     grants: Arc<[Grant]>,
     sessions: Sessions,
+    failures: Failures,
+}
+
+/// Why a request is not let through.
+#[derive(Debug)]
+pub(crate) struct Denied {
+    pub(crate) problem: Box<Problem>,
+    /// Nobody knows who it is.
+    stranger: Option<Reason>,
+}
+
+impl From<Problem> for Denied {
+    fn from(problem: Problem) -> Self {
+        Self { problem: Box::new(problem), stranger: None }
+    }
 }
 
 /// Who called; the routes find it among the request's extensions.
@@ -79,22 +98,41 @@ pub struct Caller {
 
 /// Lets a request through, or says why not.
 pub(crate) async fn guard(State(access): State<Access>, mut request: Request, next: Next) -> Response {
-    match access.admit(&request) {
-        Ok(caller) => {
+    let admitted = access.admit(&request);
+    if let Some(reason) =
+        admitted.as_ref().map_or_else(|denied| denied.stranger, |admitted| admitted.stranger)
+    {
+        access.failures.refused(reason, attempt(&request)).await;
+    }
+    match admitted {
+        Ok(Admitted { caller, .. }) => {
             if let Some(caller) = caller {
                 request.extensions_mut().insert(caller);
             }
             next.run(request).await
         }
-        Err(problem) => turn_away(problem, &request),
+        Err(denied) => turn_away(*denied.problem, &request),
     }
+}
+
+/// A request that is answered.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Admitted {
+    caller: Option<Caller>,
+    /// It has a token that nobody has, where none is needed: it is answered, with less.
+    stranger: Option<Reason>,
+}
+
+fn attempt(request: &Request) -> Attempt<'_> {
+    let peer = request.extensions().get::<Peer>().copied();
+    Attempt { method: request.method(), path: request.uri().path(), peer }
 }
 
 impl Access {
     /// These people; with none of them, everybody on this machine.
     #[must_use]
     pub fn new(grants: Vec<Grant>) -> Self {
-        Self { grants: grants.into(), sessions: Sessions::default() }
+        Self { grants: grants.into(), sessions: Sessions::default(), failures: Failures::default() }
     }
 
     /// Whether people must say who they are.
@@ -102,18 +140,33 @@ impl Access {
         !self.grants.is_empty()
     }
 
-    /// Opens a session for whoever has this token; returns the cookie to set.
-    pub(crate) fn log_in(&self, token: &[u8], headers: &HeaderMap) -> Result<String, Problem> {
-        let caller = self.holder(token.trim_ascii())?;
-        tracing::info!(name = caller.name, "logged in");
+    /// Opens a session for whoever has this token; returns who that is, and the cookie to set. A wrong one takes a
+    /// while.
+    pub(crate) async fn log_in(
+        &self,
+        token: &[u8],
+        headers: &HeaderMap,
+        peer: Option<Peer>,
+    ) -> Result<(Caller, String), Problem> {
+        let caller = match self.holder(token.trim_ascii()) {
+            Ok(caller) => caller,
+            Err(Denied { problem, stranger }) => {
+                if let Some(reason) = stranger {
+                    let attempt = Attempt { method: &Method::POST, path: "/login", peer };
+                    self.failures.refused(reason, attempt).await;
+                }
+                return Err(*problem);
+            }
+        };
         let encrypted = headers.get(ORIGIN).is_some_and(|origin| origin.as_bytes().starts_with(b"https://"));
         let wire = if encrypted { Wire::Encrypted } else { Wire::Plain };
-        self.sessions.open(caller, wire).map_err(|error| {
+        let cookie = self.sessions.open(caller.clone(), wire).map_err(|error| {
             tracing::error!(%error, "no session can be opened");
             Problem::unavailable(
                 "This machine has no random numbers to give: the log of the server says more.",
             )
-        })
+        })?;
+        Ok((caller, cookie))
     }
 
     /// Ends the session of this request; returns the cookie to set.
@@ -121,13 +174,11 @@ impl Access {
         self.sessions.close(headers)
     }
 
-    fn admit(&self, request: &Request) -> Result<Option<Caller>, Problem> {
+    fn admit(&self, request: &Request) -> Result<Admitted, Denied> {
         let (headers, method, path) = (request.headers(), request.method(), request.uri().path());
         let need = need(method, path);
         if need == Need::Nothing {
-            // They are answered all the same, with less.
-            let is_here = self.asks_for_tokens() || origin::must_be_here(headers).is_ok();
-            return Ok(is_here.then(|| self.caller(request).ok()).flatten());
+            return Ok(self.admit_anybody(request));
         }
         if self.grants.is_empty() {
             origin::must_be_here(headers)?;
@@ -135,7 +186,7 @@ impl Access {
         if is_change(method) {
             origin::must_be_ours(headers)?;
         }
-        let Need::Role(needed) = need else { return Ok(None) };
+        let Need::Role(needed) = need else { return Ok(Admitted::default()) };
         let caller = self.caller(request)?;
         if caller.role < needed {
             let detail = format!(
@@ -146,12 +197,27 @@ impl Access {
                 caller.name,
                 caller.role.with_article()
             );
-            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+            return Err(Problem::new(StatusCode::FORBIDDEN, detail).into());
         }
-        Ok(Some(caller))
+        Ok(Admitted { caller: Some(caller), stranger: None })
     }
 
-    fn caller(&self, request: &Request) -> Result<Caller, Problem> {
+    /// They are answered all the same, with less.
+    fn admit_anybody(&self, request: &Request) -> Admitted {
+        if !self.asks_for_tokens() && origin::must_be_here(request.headers()).is_err() {
+            return Admitted::default();
+        }
+        match self.caller(request) {
+            Ok(caller) => Admitted { caller: Some(caller), stranger: None },
+            // A guess is one here, too: the answer to a right one is another.
+            Err(denied) => {
+                let stranger = denied.stranger.filter(|reason| *reason == Reason::Unknown);
+                Admitted { caller: None, stranger }
+            }
+        }
+    }
+
+    fn caller(&self, request: &Request) -> Result<Caller, Denied> {
         if self.grants.is_empty() {
             return Ok(Caller { name: "local".to_owned(), role: Role::Admin });
         }
@@ -159,16 +225,16 @@ impl Access {
         let token = headers.get(AUTHORIZATION).and_then(bearer);
         let may_have_session = token.is_none() && is_page(request.uri().path());
         if let Some(caller) = may_have_session.then(|| self.sessions.find(headers)).flatten() {
-            return in_session(caller, request);
+            return Ok(in_session(caller, request)?);
         }
         let token = token.ok_or_else(|| {
-            unauthorized("This server asks for a token: send `Authorization: Bearer TOKEN`.")
+            unauthorized(Reason::Missing, "This server asks for a token: send `Authorization: Bearer TOKEN`.")
         })?;
         self.holder(token)
     }
 
     /// Whose token it is. No token at all is nobody's, even if somebody's hash is that of nothing.
-    fn holder(&self, token: &[u8]) -> Result<Caller, Problem> {
+    fn holder(&self, token: &[u8]) -> Result<Caller, Denied> {
         let hash = Sha256::digest(token);
         // Every hash is looked at, whether one before it was right or not.
         let mut found = None;
@@ -179,6 +245,7 @@ impl Access {
         }
         let grant = found.filter(|_| !token.is_empty()).ok_or_else(|| {
             unauthorized(
+                Reason::Unknown,
                 "Nobody here has this token: check it against `server.tokens`, which holds its SHA-256.",
             )
         })?;
@@ -226,9 +293,16 @@ fn need(method: &Method, path: &str) -> Need {
         "/api/v1/health" | "/api/v1/ready" => Need::Nothing,
         "/login" | "/ui/style.css" | "/ui/app.js" | "/ui/icon.svg" => Need::Manners,
         "/logout" => Need::Role(Role::Viewer),
+        _ if destroys(method, path) => Need::Role(Role::Admin),
         _ if is_change(method) => Need::Role(Role::Operator),
         _ => Need::Role(Role::Viewer),
     }
+}
+
+/// Whether it takes away what cannot be brought back.
+fn destroys(method: &Method, path: &str) -> bool {
+    let last = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    *method == Method::DELETE || (is_change(method) && matches!(last, "delete" | "purge" | "retention"))
 }
 
 fn is_change(method: &Method) -> bool {
@@ -246,8 +320,9 @@ fn bearer(value: &HeaderValue) -> Option<&[u8]> {
     (scheme.eq_ignore_ascii_case(b"Bearer ") && !token.is_empty()).then(|| token.trim_ascii())
 }
 
-fn unauthorized(detail: &str) -> Problem {
-    Problem::new(StatusCode::UNAUTHORIZED, detail)
+fn unauthorized(reason: Reason, detail: &str) -> Denied {
+    let problem = Box::new(Problem::new(StatusCode::UNAUTHORIZED, detail));
+    Denied { problem, stranger: Some(reason) }
 }
 
 #[cfg(test)]
@@ -279,7 +354,7 @@ mod tests {
     fn status(access: &Access, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
         match access.admit(&request(method, path, headers)) {
             Ok(_) => 200,
-            Err(problem) => problem.status().as_u16(),
+            Err(denied) => denied.problem.status().as_u16(),
         }
     }
 
@@ -287,7 +362,7 @@ mod tests {
     #[test]
     fn every_role_may_do_what_its_name_says_and_no_more() {
         let access = three();
-        let rows: [(&str, &str, [u16; 5]); 14] = [
+        let rows: [(&str, &str, [u16; 5]); 18] = [
             // nobody, a wrong token, viewer, operator, admin
             ("GET", "/api/v1/health", [200; 5]),
             ("GET", "/api/v1/ready", [200; 5]),
@@ -295,7 +370,11 @@ mod tests {
             ("GET", "/api/v1/dead-letters", [401, 401, 200, 200, 200]),
             ("POST", "/api/v1/outbox/orders/events", [401, 401, 403, 200, 200]),
             ("POST", "/api/v1/jobs/mails/claim", [401, 401, 403, 200, 200]),
-            ("DELETE", "/api/v1/whatever", [401, 401, 403, 200, 200]),
+            ("DELETE", "/api/v1/whatever", [401, 401, 403, 403, 200]),
+            ("POST", "/api/v1/pipelines/orders/purge", [401, 401, 403, 403, 200]),
+            ("POST", "/letters/delete", [401, 401, 403, 403, 200]),
+            ("PUT", "/api/v1/retention/", [401, 401, 403, 403, 200]),
+            ("GET", "/api/v1/retention", [401, 401, 200, 200, 200]),
             ("GET", "/", [401, 401, 200, 200, 200]),
             ("GET", "/letters/orders:1/payload", [401, 401, 200, 200, 200]),
             ("GET", "/ui/stream", [401, 401, 200, 200, 200]),
@@ -315,8 +394,8 @@ mod tests {
 
     #[test]
     fn the_caller_is_known_by_name() {
-        let caller = three().admit(&request("GET", "/metrics", &[("authorization", "Bearer o")])).unwrap();
-        assert_eq!(caller, Some(Caller { name: "otto".to_owned(), role: Role::Operator }));
+        let admitted = three().admit(&request("GET", "/metrics", &[("authorization", "Bearer o")])).unwrap();
+        assert_eq!(admitted.caller, Some(Caller { name: "otto".to_owned(), role: Role::Operator }));
     }
 
     #[test]
@@ -351,15 +430,21 @@ mod tests {
     }
 
     /// The cookie that a browser sends after it has logged in with this token.
-    fn session(access: &Access, token: &str) -> String {
-        let cookie = access.log_in(token.as_bytes(), &HeaderMap::new()).unwrap();
+    async fn session(access: &Access, token: &str) -> String {
+        let (_, cookie) = access.log_in(token.as_bytes(), &HeaderMap::new(), None).await.unwrap();
         cookie.split(';').next().unwrap().to_owned()
     }
 
-    #[test]
-    fn a_session_is_worth_its_token_on_pages_and_nothing_on_the_api() {
+    /// What a login with this token is answered.
+    async fn login(access: &Access, token: &[u8]) -> u16 {
+        let done = access.log_in(token, &HeaderMap::new(), None).await;
+        done.map_or_else(|problem| problem.status().as_u16(), |_| 200)
+    }
+
+    #[tokio::test]
+    async fn a_session_is_worth_its_token_on_pages_and_nothing_on_the_api() {
         let access = three();
-        let (viewer, operator) = (session(&access, "v"), session(&access, "o"));
+        let (viewer, operator) = (session(&access, "v").await, session(&access, "o").await);
         let ours = ("sec-fetch-site", "same-origin");
         for (method, path, expected) in [
             ("GET", "/letters", [200, 200]),
@@ -376,10 +461,10 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_change_within_a_session_says_which_page_sent_it() {
+    #[tokio::test]
+    async fn a_change_within_a_session_says_which_page_sent_it() {
         let access = three();
-        let cookie = session(&access, "o");
+        let cookie = session(&access, "o").await;
         let cookie = ("cookie", cookie.as_str());
         for (header, expected) in [
             (("accept", "*/*"), 403),
@@ -393,21 +478,21 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_wrong_token_opens_no_session_and_another_site_cannot_log_anybody_in() {
+    #[tokio::test(start_paused = true)]
+    async fn a_wrong_token_opens_no_session_and_another_site_cannot_log_anybody_in() {
         let access = three();
         for wrong in [b"x".as_slice(), b"", b" "] {
-            assert_eq!(access.log_in(wrong, &HeaderMap::new()).unwrap_err().status(), 401, "{wrong:?}");
+            assert_eq!(login(&access, wrong).await, 401, "{wrong:?}");
         }
         let foreign = [("host", "localhost:7070"), ("sec-fetch-site", "cross-site")];
         assert_eq!(status(&access, "POST", "/login", &foreign), 403);
     }
 
     /// `printf %s "$TOKEN" | sha256sum` without a token gives the hash of nothing, and the login form sent nothing.
-    #[test]
-    fn the_hash_of_nothing_lets_nobody_in() {
+    #[tokio::test(start_paused = true)]
+    async fn the_hash_of_nothing_lets_nobody_in() {
         let access = Access::new(vec![grant("ada", Role::Admin, "")]);
-        assert_eq!(access.log_in(b"", &HeaderMap::new()).unwrap_err().status(), 401);
+        assert_eq!(login(&access, b"").await, 401);
         for token in ["Bearer", "Bearer ", "Bearer  "] {
             assert_eq!(status(&access, "GET", "/metrics", &[("authorization", token)]), 401, "{token:?}");
         }
@@ -417,8 +502,8 @@ mod tests {
     fn people_are_asked_who_they_are_and_programs_are_told() {
         let turned_away = |method, path, headers: &[(&str, &str)]| {
             let request = request(method, path, headers);
-            let problem = three().admit(&request).unwrap_err();
-            let response = turn_away(problem, &request);
+            let denied = three().admit(&request).unwrap_err();
+            let response = turn_away(*denied.problem, &request);
             let to = response.headers().get("location").map(|to| to.to_str().unwrap().to_owned());
             (response.status().as_u16(), to.unwrap_or_default())
         };
@@ -429,5 +514,21 @@ mod tests {
             assert_eq!(turned_away("GET", path, &[]).0, 401, "{path}");
         }
         assert_eq!(turned_away("GET", "/", &[("authorization", "Bearer x")]).0, 401);
+    }
+
+    /// `/ready` answers everybody, and tells those with a token more: whoever guesses could guess there, unseen.
+    #[test]
+    fn a_wrong_token_is_a_failure_also_where_none_is_needed() {
+        let stranger =
+            |path: &str, headers: &[(&str, &str)]| match three().admit(&request("GET", path, headers)) {
+                Ok(admitted) => admitted.stranger,
+                Err(denied) => denied.stranger,
+            };
+        let wrong = [("authorization", "Bearer x")];
+        assert_eq!(stranger("/api/v1/ready", &wrong), Some(Reason::Unknown));
+        assert_eq!(stranger("/metrics", &wrong), Some(Reason::Unknown));
+        assert_eq!(stranger("/metrics", &[]), Some(Reason::Missing));
+        assert_eq!(stranger("/api/v1/ready", &[]), None, "a probe needs no token");
+        assert_eq!(stranger("/metrics", &[("authorization", "Bearer v")]), None);
     }
 }

@@ -10,6 +10,7 @@ use serde_json::error::Category;
 use serde_path_to_error::{Path, Segment};
 
 use crate::Problem;
+use crate::expectation::in_words;
 use crate::problem::advice;
 
 /// One or many: an object, or an array of them.
@@ -147,9 +148,10 @@ fn misfit(path: &Path, error: &serde_json::Error) -> Problem {
             _ => {}
         }
     }
+    let said = in_words(&error.to_string());
     let problem = match field {
-        Some(field) => Problem::field(field, format!("is not accepted: {error}")),
-        None => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("Not accepted: {error}.")),
+        Some(field) => Problem::field(field, format!("is not accepted: {said}")),
+        None => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("Not accepted: {said}.")),
     };
     match item {
         Some(item) => problem.of_item(item),

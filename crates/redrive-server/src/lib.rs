@@ -35,6 +35,9 @@ mod conditional;
 mod doors;
 mod download;
 mod event_body;
+mod expectation;
+mod failures;
+mod head;
 mod headers;
 mod json;
 mod lines;
@@ -56,6 +59,7 @@ mod span;
 mod trickle;
 mod unread;
 
+pub mod diff;
 pub mod duration;
 pub mod number;
 pub mod routes;

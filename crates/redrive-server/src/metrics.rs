@@ -167,6 +167,10 @@ fn describe() {
     describe_gauge!("dlq_size_bytes", Unit::Bytes, "Bytes that wait on disk.");
     describe_counter!("s3_events_stored_total", "Events that the object store has.");
     describe_counter!("s3_put_errors_total", "Uploads that failed after their retries.");
+    describe_counter!(
+        "redrive_authentication_failures_total",
+        "Requests by somebody unknown: without a token (missing-token), or with one that nobody has (unknown-token)."
+    );
     describe_counter!("redrive_alerts_total", "Alerts by channel and outcome.");
     describe_counter!("redrive_auto_redriven_total", "Letters that a policy has redriven.");
     describe_gauge!(

@@ -6,6 +6,7 @@ use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
 use crate::Problem;
+use crate::expectation::in_words;
 
 /// The query string as this type.
 pub(crate) struct Params<T>(pub(crate) T);
@@ -17,7 +18,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
         let Query(params) = Query::<T>::try_from_uri(&parts.uri).map_err(|rejection| {
             let said = rejection.body_text();
             let said = said.strip_prefix("Failed to deserialize query string: ").unwrap_or(&said);
-            let detail = format!("The query is not accepted: {said}.");
+            let detail = format!("The query is not accepted: {}.", in_words(said));
             Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
         })?;
         Ok(Self(params))

@@ -2,10 +2,11 @@
 //!
 //! A connection costs memory and a file for as long as it lasts, so it must not last for nothing: whoever has not
 //! sent a whole header within [`HEADER_PATIENCE`] is hung up on. That holds between two requests as well: an idle
-//! connection is closed after as long. Bodies have their own patience ([`crate::trickle`]), and so have answers that
+//! connection is closed after as long. A header has at most [`head::MOST_BYTES`] bytes, and names one host. Bodies have their own patience ([`crate::trickle`]), and so have answers that
 //! nobody reads ([`crate::unread`]).
 
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +14,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::response::IntoResponse as _;
+use futures_util::future::Either;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
@@ -23,7 +26,9 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use crate::failures::Peer;
 use crate::unread::Unread;
+use crate::{head, headers};
 
 /// How long a request may take to say what it wants.
 const HEADER_PATIENCE: Duration = Duration::from_secs(20);
@@ -73,7 +78,9 @@ async fn attend_all(listener: TcpListener, router: &Router, stop: &CancellationT
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
-            stream = accept(&listener) => drop(connections.spawn(attend(stream, router.clone(), stop.clone()))),
+            (stream, peer) = accept(&listener) => {
+                drop(connections.spawn(attend(stream, Peer(peer), router.clone(), stop.clone())));
+            }
             Some(_) = connections.join_next() => {}
         }
     }
@@ -81,10 +88,10 @@ async fn attend_all(listener: TcpListener, router: &Router, stop: &CancellationT
     while connections.join_next().await.is_some() {}
 }
 
-async fn accept(listener: &TcpListener) -> TcpStream {
+async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return stream,
+            Ok(accepted) => return accepted,
             Err(error) if is_gone(error.kind()) => {}
             Err(error) => {
                 tracing::error!(%error, "no connection can be taken: trying again");
@@ -100,15 +107,21 @@ const fn is_gone(kind: ErrorKind) -> bool {
 }
 
 /// Answers the requests of one connection until it ends, or the one that is in flight at the stop.
-async fn attend(stream: TcpStream, router: Router, stop: CancellationToken) {
+async fn attend(stream: TcpStream, peer: Peer, router: Router, stop: CancellationToken) {
     let has_asked = Arc::new(AtomicBool::new(false));
     let (service, asks) = (TowerToHyperService::new(router), Arc::clone(&has_asked));
-    let service = service_fn(move |request: Request<Incoming>| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
         asks.store(true, Ordering::Relaxed);
-        service.call(request)
+        request.extensions_mut().insert(peer);
+        match head::check(&request) {
+            Ok(()) => Either::Left(service.call(request)),
+            Err(problem) => Either::Right(async { Ok(headers::secure(problem.into_response()).await) }),
+        }
     });
     let mut server = http1::Builder::new();
     let server = server.timer(TokioTimer::new()).header_read_timeout(HEADER_PATIENCE);
+    // Beyond that nothing is read any more, and there is no problem document; below, there is one.
+    let server = server.max_buf_size(head::MOST_BYTES * 2);
     let mut connection =
         pin!(server.serve_connection(TokioIo::new(Unread::new(stream, stop.clone())), service));
     let ended = tokio::select! {
@@ -137,7 +150,6 @@ async fn nobody_asks(has_asked: &AtomicBool) {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
     use std::sync::Arc;
 
     use axum::routing::get;
@@ -269,5 +281,59 @@ mod tests {
         stream.read_to_string(&mut answer).await.unwrap();
         assert!(answer.ends_with("done"), "{answer}");
         slow.serving.await.unwrap().unwrap();
+    }
+
+    /// What a request of these bytes is answered with.
+    async fn answer(address: SocketAddr, request: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let mut answer = Vec::new();
+        // The server may hang up on what it does not read.
+        let _ = stream.write_all(request.as_bytes()).await;
+        let _ = stream.read_to_end(&mut answer).await;
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// Without a name the check for rebound names was passed over, and of two names the first counted.
+    #[tokio::test]
+    async fn a_request_names_one_host() {
+        let slow = slow_server(Duration::from_secs(60)).await;
+        slow.release.add_permits(10);
+        for (head, status) in [
+            ("GET / HTTP/1.1\r\nconnection: close\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nhost: localhost\r\nhost: evil.example\r\nconnection: close\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nhost: a\r\nhost: a\r\nconnection: close\r\n\r\n", 400),
+            ("GET http://evil.example/ HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", 400),
+            ("GET http://localhost/ HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", 200),
+            ("GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", 200),
+            // Probes of old load balancers: the protocol had no such header yet.
+            ("GET / HTTP/1.0\r\n\r\n", 200),
+            ("GET / HTTP/1.0\r\nhost: a\r\nhost: b\r\n\r\n", 400),
+        ] {
+            let answer = answer(slow.address, head).await;
+            assert_eq!(answer.split(' ').nth(1), Some(status.to_string().as_str()), "{head}: {answer}");
+            let is_problem = answer.contains("application/problem+json") && answer.contains("nosniff");
+            assert_eq!(is_problem, status == 400, "{answer}");
+        }
+    }
+
+    /// They could have 400 kB, for each of any number of connections.
+    #[tokio::test]
+    async fn a_header_has_at_most_32_kilobytes() {
+        let slow = slow_server(Duration::from_secs(60)).await;
+        slow.release.add_permits(10);
+        let with = |bytes: usize| {
+            let value = "x".repeat(bytes);
+            format!("GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nfiller: {value}\r\n\r\n")
+        };
+        assert!(answer(slow.address, &with(32_000)).await.starts_with("HTTP/1.1 200"));
+        let refused = answer(slow.address, &with(33_000)).await;
+        assert!(refused.starts_with("HTTP/1.1 431") && refused.contains("32 kB"), "{refused}");
+        // Whoever sends without end is hung up on; that may cut the answer.
+        let refused = answer(slow.address, &with(500_000)).await;
+        assert!(refused.is_empty() || refused.starts_with("HTTP/1.1 431"), "{refused}");
+        let long =
+            format!("GET /{} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", "x".repeat(33_000));
+        let refused = answer(slow.address, &long).await;
+        assert!(refused.starts_with("HTTP/1.1 431"), "{refused}");
     }
 }

@@ -159,7 +159,7 @@ async fn what_cannot_be_asked_for_is_said_with_what_to_do() {
         ("/api/v1/dead-letters?since=yesterday", 422, "an hour ago"),
         ("/api/v1/dead-letters?cursor=x", 422, "start again without it"),
         ("/api/v1/dead-letters?colour=red", 422, "unknown field `colour`"),
-        ("/api/v1/dead-letters?status=dead", 422, "unknown variant"),
+        ("/api/v1/dead-letters?status=dead", 422, "unknown value"),
         ("/api/v1/dead-letters?key=%00", 422, "NUL"),
         ("/api/v1/dead-letters?pipeline=nope", 404, "There are intake, mails, orders, urls"),
         ("/api/v1/dead-letters/nope:1", 404, "no pipeline nope"),

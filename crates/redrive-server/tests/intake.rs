@@ -112,10 +112,10 @@ async fn a_field_that_is_unknown_missing_or_wrong_is_named() {
     let body = r#"{"subject":"1","delay":"soon"}"#;
     stand.post(JOBS, body).await.assert_refused(None, "delay", "expected a duration such as");
     let body = r#"[{"subject":"1","priority":40000}]"#;
-    stand.post(JOBS, body).await.assert_refused(Some(0), "priority", "expected i16");
+    stand.post(JOBS, body).await.assert_refused(Some(0), "priority", "expected a whole number from -32768");
     let body = r#"[{"subject":"1"},{"subject":"1","max_retries":0}]"#;
     stand.post(JOBS, body).await.assert_refused(Some(1), "max_retries", "from 1 to 1000000");
-    stand.post(EVENTS, "3").await.assert_problem(422, &["expected struct"]);
+    stand.post(EVENTS, "3").await.assert_problem(422, &["expected an object"]);
     assert_eq!(stand.jobs.backlog().await.unwrap() + stand.outbox.backlog().await.unwrap(), 0);
 }
 

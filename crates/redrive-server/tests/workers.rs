@@ -364,7 +364,7 @@ async fn reports_that_make_no_sense_are_refused() {
     for (what, body, field, said) in [
         ("complete", json!({"lease": "seven"}), "lease", "the lease that the claim gave out"),
         ("complete", json!({"lease": 7}), "lease", "expected a string"),
-        ("fail", json!({"lease": lease, "error": "x", "class": "odd"}), "class", "unknown variant `odd`"),
+        ("fail", json!({"lease": lease, "error": "x", "class": "odd"}), "class", "unknown value `odd`"),
         ("fail", json!({"lease": lease, "error": "x", "code": "503"}), "code", "scheme:value"),
         ("fail", json!({"lease": lease, "error": "x", "kind": "a\0b"}), "kind", "NUL"),
         ("fail", json!({"lease": lease, "error": "x", "kind": "x".repeat(101)}), "kind", "at most 100"),

@@ -328,6 +328,11 @@ impl Console {
         Ok(letter.is_some_and(|letter| is_waiting(letter.summary.status)))
     }
 
+    /// Writes into the audit log what concerns no letter, such as that somebody logged in.
+    pub async fn record(&self, operator: &Operator, action: &str, subject: &str, note: &str) {
+        self.write_down(operator, action, subject, 0, note).await;
+    }
+
     /// What was done is done, also when the log is gone now: the caller must not be told otherwise.
     pub(super) async fn write_down(
         &self,

@@ -1,7 +1,7 @@
 //! What an edit changes, as a page shows it.
 
-use super::{diff, text};
-use crate::{json, number};
+use super::text;
+use crate::{diff, number};
 
 /// The most lines of an edit that are shown.
 const MOST_LINES: usize = 200;
@@ -13,14 +13,9 @@ pub(super) struct DiffLine {
     pub(super) text: String,
 }
 
-/// What was changed, line by line: JSON is compared indented, so that one long line is not one change.
+/// What was changed, line by line.
 pub(super) fn comparison(before: &str, after: &str) -> Vec<DiffLine> {
-    let laid_out = match (json::indented(before), json::indented(after)) {
-        (Some(before), Some(after)) => diff::compare(&before, &after),
-        _ => Vec::new(),
-    };
-    // Only the blanks between values were changed, or it is no JSON.
-    let lines = if laid_out.is_empty() { diff::compare(before, after) } else { laid_out };
+    let lines = diff::compare_payloads(before, after);
     let left_out = lines.len().saturating_sub(MOST_LINES);
     let mut shown: Vec<DiffLine> = lines.into_iter().take(MOST_LINES).map(diff_line).collect();
     if left_out > 0 {

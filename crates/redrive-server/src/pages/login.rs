@@ -1,19 +1,30 @@
 //! Who is there? The token is given once; then a session stands for it.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use askama::Template;
+use axum::Extension;
 use axum::extract::{Query, State};
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Redirect, Response};
+use redrive_core::dead_letter::Operator;
+use redrive_engine::console::Console;
 use serde::Deserialize;
+use tokio::time::timeout;
 
 use super::form::Form;
 use super::frame::{Frame, Section, Visitor, page};
 use super::text;
 use crate::Access;
+use crate::caller::Who;
+use crate::failures::Peer;
 
 /// Longer addresses are not come back to.
 const LONGEST: usize = 2_000;
+/// How long a login waits for the audit log.
+const AUDITING: Duration = Duration::from_secs(2);
 
 #[derive(Deserialize)]
 pub(super) struct Asked {
@@ -45,20 +56,47 @@ pub(super) async fn show(State(access): State<Access>, Query(asked): Query<Asked
     form(StatusCode::OK, next, None)
 }
 
-pub(super) async fn log_in(State(access): State<Access>, headers: HeaderMap, sent: Form) -> Response {
+pub(super) async fn log_in(
+    State(access): State<Access>,
+    State(console): State<Arc<Console>>,
+    peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
+    sent: Form,
+) -> Response {
     let next = place(sent.get("next"));
     if !access.asks_for_tokens() {
         return Redirect::to(next).into_response();
     }
     let token = sent.get("token").unwrap_or_default();
-    match access.log_in(token.as_bytes(), &headers) {
-        Ok(cookie) => ([(SET_COOKIE, cookie)], Redirect::to(next)).into_response(),
+    let peer = peer.map(|Extension(peer)| peer);
+    match access.log_in(token.as_bytes(), &headers, peer).await {
+        Ok((caller, cookie)) => {
+            audit(&console, &Operator::new(&caller.name), "log in", peer).await;
+            ([(SET_COOKIE, cookie)], Redirect::to(next)).into_response()
+        }
         Err(problem) => form(problem.status(), next, Some(problem.detail().to_owned())),
     }
 }
 
-pub(super) async fn log_out(State(access): State<Access>, headers: HeaderMap) -> Response {
+pub(super) async fn log_out(
+    State(access): State<Access>,
+    State(console): State<Arc<Console>>,
+    peer: Option<Extension<Peer>>,
+    Who(operator): Who,
+    headers: HeaderMap,
+) -> Response {
+    audit(&console, &operator, "log out", peer.map(|Extension(peer)| peer)).await;
     ([(SET_COOKIE, access.log_out(&headers))], Redirect::to("/login")).into_response()
+}
+
+/// A store that is away keeps nobody out: whoever logs in may want to see what is wrong with it.
+async fn audit(console: &Console, operator: &Operator, action: &str, peer: Option<Peer>) {
+    let note = peer.map_or_else(String::new, |peer| format!("from {peer}"));
+    let operator_name = operator.name();
+    tracing::info!(operator = operator_name, note, "{action}");
+    if timeout(AUDITING, console.record(operator, action, "dashboard", &note)).await.is_err() {
+        tracing::error!(operator = operator_name, action, "the audit log did not answer: this is not in it");
+    }
 }
 
 fn form(status: StatusCode, next: &str, mistake: Option<String>) -> Response {

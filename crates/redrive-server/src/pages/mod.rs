@@ -13,7 +13,6 @@ mod chart;
 mod comparison;
 mod confirm;
 mod confirmed;
-mod diff;
 mod edit;
 mod failed;
 mod form;

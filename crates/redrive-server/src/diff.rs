@@ -1,15 +1,17 @@
 //! What an edit changes, line by line.
 
+use crate::json;
+
 /// One line of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Line {
+pub enum Line {
     /// In both.
     Same(String),
     /// Only before.
     Gone(String),
     /// Only after.
     New(String),
-    /// So many lines that are in both and far from any change.
+    /// This many lines that are in both and far from any change.
     Skipped(usize),
 }
 
@@ -18,8 +20,20 @@ const AROUND: usize = 3;
 /// Larger parts are not compared but replaced: the table would be too large.
 const MOST_CELLS: usize = 4_000_000;
 
+/// The comparison of two payloads; empty when they are the same. JSON is compared indented, so that one long line is
+/// not one change.
+#[must_use]
+pub fn compare_payloads(before: &str, after: &str) -> Vec<Line> {
+    let laid_out = match (json::indented(before), json::indented(after)) {
+        (Some(before), Some(after)) => compare(&before, &after),
+        _ => Vec::new(),
+    };
+    // Only the blanks between values were changed, or it is no JSON.
+    if laid_out.is_empty() { compare(before, after) } else { laid_out }
+}
+
 /// The comparison of two texts; empty when they are the same.
-pub(super) fn compare(before: &str, after: &str) -> Vec<Line> {
+fn compare(before: &str, after: &str) -> Vec<Line> {
     if before == after {
         return Vec::new();
     }
