@@ -214,7 +214,7 @@ async fn what_cannot_be_asked_for_is_said_with_what_to_do() {
         stand.post(REDRIVES, body.to_string()).await.assert_problem(422, &["all = true"]);
         stand.post("/api/v1/resolutions", body.to_string()).await.assert_problem(422, &["all = true"]);
     }
-    stand.post("/api/v1/pipelines/intake/pause", "").await.assert_problem(409, &["Nobody works on intake"]);
+    stand.post("/api/v1/pipelines/nope/pause", "").await.assert_problem(404, &["no pipeline nope"]);
 }
 
 #[tokio::test]

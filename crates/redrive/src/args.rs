@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -19,7 +20,9 @@ Examples:
   redrive retry orders:42                     send one letter back to work
   redrive retry --group 00c0ffee00c0ffee --canary --rate 50
                                               send a group back: a few first, stop if they fail again
+  redrive pause orders; redrive resume orders stop and restart the workers of a pipeline
   redrive export --format csv --since 1d > letters.csv
+  redrive man | man -l -                      the manual
 
 The commands about letters talk to a server (--server, REDRIVE_SERVER, with a token in REDRIVE_TOKEN or
 --token-file), or without one open the stores of the configuration themselves.
@@ -32,14 +35,15 @@ Exit codes:
   1  failed: a port is taken, a stop took too long, an operation stopped itself
   2  wrong usage or configuration
   3  nothing found, or refused: no such letter, somebody was faster, the token does not allow it
-  4  unavailable: a server or a store does not answer";
+  4  unavailable: a server or a store does not answer
+  130  interrupted by Ctrl-C (serve, which stops cleanly then: 0)";
 
 /// The dead-letter layer for event pipelines: classify, retry, isolate, park, dead-letter, redrive.
 #[derive(Debug, Parser)]
 #[command(name = "redrive", version, about, after_help = AFTER_HELP, arg_required_else_help = true)]
 pub(crate) struct Args {
     /// The configuration file.
-    #[arg(long, global = true, env = "REDRIVE_CONFIG", value_name = "FILE")]
+    #[arg(long, global = true, env = "REDRIVE_CONFIG", value_name = "FILE", value_parser = path_or_nothing())]
     config: Option<PathBuf>,
 
     /// How the log on standard error looks; RUST_LOG says how much of it there is.
@@ -174,6 +178,36 @@ pub(crate) enum Command {
         follow: bool,
     },
 
+    /// Stop the workers of a pipeline: in every instance, also after a restart, until it is resumed.
+    ///
+    /// What is in hand is finished; new work waits.
+    Pause {
+        #[command(flatten)]
+        to: To,
+        /// The pipeline.
+        name: String,
+    },
+
+    /// Restart the workers of a pipeline that was paused.
+    Resume {
+        #[command(flatten)]
+        to: To,
+        /// The pipeline.
+        name: String,
+    },
+
+    /// Show the audit log: who did what, when, to how many letters, and why. Newest first.
+    Audit {
+        #[command(flatten)]
+        to: To,
+        /// Only entries before this number.
+        #[arg(long, value_name = "NUMBER")]
+        before: Option<i64>,
+        /// How many.
+        #[arg(long, default_value_t = 50, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+        limit: u32,
+    },
+
     /// Follow letters live, as they die.
     Tail {
         #[command(flatten)]
@@ -228,9 +262,12 @@ pub(crate) enum Command {
         /// With payloads, headers and history: one request per letter.
         #[arg(long)]
         whole: bool,
-        /// Where to; else to standard output.
+        /// Where to; else to standard output. A file that is there already is not touched.
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// Replace the file.
+        #[arg(long, requires = "output")]
+        force: bool,
     },
 
     /// Print a completion script for a shell.
@@ -239,16 +276,28 @@ pub(crate) enum Command {
         #[arg(value_enum)]
         shell: Shell,
     },
+
+    /// Print the manual page, or write one for each command.
+    Man {
+        /// Write redrive.1, redrive-serve.1 and so on into this folder.
+        #[arg(long, short, value_name = "FOLDER")]
+        output: Option<PathBuf>,
+    },
+}
+
+/// A path; an empty one, such as that of a variable that is set to nothing, names none.
+fn path_or_nothing() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 /// Which console, and how it answers.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct To {
-    /// The address of a server; without one the stores of the configuration are opened.
+    /// The address of a server, such as localhost:7070; without one the stores of the configuration are opened.
     #[arg(long, env = "REDRIVE_SERVER", value_name = "URL", help_heading = "Console")]
     server: Option<String>,
     /// A file with the token; else it is in REDRIVE_TOKEN.
-    #[arg(long, env = "REDRIVE_TOKEN_FILE", value_name = "FILE", help_heading = "Console")]
+    #[arg(long, env = "REDRIVE_TOKEN_FILE", value_name = "FILE", help_heading = "Console", value_parser = path_or_nothing())]
     token_file: Option<PathBuf>,
     /// Answer with JSON, for programs.
     #[arg(long, help_heading = "Console")]

@@ -20,6 +20,10 @@ use clap::Parser as _;
 
 use args::Args;
 use command::Failure;
+use screen::{Tone, paint};
+
+/// As a shell reports a program that Ctrl-C has ended.
+const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -39,10 +43,15 @@ fn tell(failure: &Failure) -> ExitCode {
         Failure::Usage(said) => (2, format!("error: {said}")),
         Failure::Refused(said) => (3, format!("error: {said}")),
         Failure::Unavailable(said) => (4, format!("error: {said}")),
+        Failure::Interrupted(said) => (INTERRUPTED, said.clone()),
         Failure::Other(error) => (1, format!("error: {error:#}")),
     };
+    let text = match text.strip_prefix("error:") {
+        Some(said) => format!("{}{said}", paint(Tone::Trouble, "error:")),
+        None => text,
+    };
     // Nobody is left to be told when this fails too.
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(anstream::stderr(), "{text}");
     ExitCode::from(code)
 }
 

@@ -3,6 +3,8 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+const INTERRUPT: &str = "SIGINT";
+
 /// Cancels `stop` at the first signal. A second one means: now.
 ///
 /// # Errors
@@ -18,7 +20,7 @@ pub(crate) fn cancel_on_signal(stop: CancellationToken) -> std::io::Result<()> {
         tracing::info!(signal, "stopping");
         let signal = next(&mut terminate, &mut interrupt).await;
         tracing::warn!(signal, "leaving at once");
-        std::process::exit(1);
+        std::process::exit(if signal == INTERRUPT { 130 } else { 1 });
     });
     Ok(())
 }
@@ -26,6 +28,6 @@ pub(crate) fn cancel_on_signal(stop: CancellationToken) -> std::io::Result<()> {
 async fn next(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
     tokio::select! {
         _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
+        _ = interrupt.recv() => INTERRUPT,
     }
 }

@@ -123,7 +123,7 @@ fn exit_codes_mean_something() {
         assert_failed(&way.run(folder, &["show", "orders:99"]), 3, &["no letter orders:99"]);
         assert_failed(&way.run(folder, &["show", "nope:1"]), 3, &["no pipeline nope"]);
         assert_failed(&way.run(folder, &["ops", "7"]), 3, &["no operation 7"]);
-        assert_failed(&way.run(folder, &["ls", "--status", "dead"]), 2, &["unknown variant"]);
+        assert_failed(&way.run(folder, &["ls", "--status", "dead"]), 2, &["unknown value `dead`"]);
         assert_failed(&way.run(folder, &["retry"]), 2, &["--all"]);
         assert_failed(&way.run(folder, &["retry", "--type", "Broken"]), 2, &["1 letter", "--yes"]);
         assert_failed(

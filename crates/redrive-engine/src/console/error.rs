@@ -33,9 +33,9 @@ pub enum ConsoleError {
         /// Where it is.
         state: OperationState,
     },
-    /// Nobody works on it in this process.
+    /// It has no workers that could be paused.
     #[error(
-        "nobody works on {0} in this process: pause it where its workers are (ingest has none, and cannot be paused)"
+        "{0} cannot be paused: ingest has no workers, it answers its senders itself; stop those, or the server"
     )]
     NoWorkers(String),
     /// The key of a request is that of another request.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use redrive_core::dead_letter::Operator;
+use redrive_core::dead_letter::{Operator, PipelineKind};
 
 use super::{Console, ConsoleError};
 
@@ -34,8 +34,11 @@ impl Console {
     /// within seconds, and also after a restart. It is done here whether or not it can be written down now: it may
     /// be needed most while a database is away, and is written as soon as that is back.
     ///
+    /// Where nobody works on it in this process, it is only written down.
+    ///
     /// # Errors
-    /// [`ConsoleError::NoPipeline`]; [`ConsoleError::NoWorkers`] when nobody works on it here.
+    /// [`ConsoleError::NoPipeline`]; [`ConsoleError::NoWorkers`] for ingest, which has none anywhere;
+    /// [`ConsoleError::Store`] when it cannot be written down, and nobody works on it here.
     pub async fn set_paused(
         &self,
         pipeline: &str,
@@ -43,10 +46,17 @@ impl Console {
         operator: &Operator,
     ) -> Result<(), ConsoleError> {
         let desk = self.desk(pipeline)?;
-        let workers = desk.workers.as_ref().ok_or_else(|| ConsoleError::NoWorkers(pipeline.to_owned()))?;
-        workers.switch.set_paused(paused);
-        self.pausing.switched(pipeline, paused, operator);
-        self.write_switched().await;
+        match &desk.workers {
+            Some(workers) => {
+                workers.switch.set_paused(paused);
+                self.pausing.switched(pipeline, paused, operator);
+                self.write_switched().await;
+            }
+            None if desk.queue.kind() == PipelineKind::Ingest => {
+                return Err(ConsoleError::NoWorkers(pipeline.to_owned()));
+            }
+            None => self.records.pauses.set(pipeline, paused, operator).await?,
+        }
         let action = if paused { "pause pipeline" } else { "resume pipeline" };
         self.write_down(operator, action, pipeline, 0, "").await;
         Ok(())

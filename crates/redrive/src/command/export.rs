@@ -1,8 +1,8 @@
 //! `redrive export`: letters into a file, page by page.
 
-use std::fs::OpenOptions;
-use std::io::{BufWriter, IsTerminal as _, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::{OpenOptions, Permissions};
+use std::io::{BufWriter, ErrorKind, IsTerminal as _, Write};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -37,17 +37,33 @@ pub(crate) enum Extent {
     Whole,
 }
 
+/// What may be where the letters are written to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Onto {
+    /// No file yet.
+    Nothing,
+    /// A file, which is replaced.
+    Anything,
+}
+
 /// Writes the letters that are meant, a page at a time.
 pub(crate) async fn run(
     line: &Line,
     selection: &Selection,
     form: Form,
     output: Option<&Path>,
+    onto: Onto,
 ) -> Result<(), Failure> {
     // Before the file is made: what makes no sense leaves nothing behind.
     let first = page(line, selection, PAGE, None).await?;
-    let mut export =
-        Export { line, form, out: open(output)?, bar: bar(output), missing: Missing::default(), gone: 0 };
+    let mut export = Export {
+        line,
+        form,
+        out: open(output, onto)?,
+        bar: bar(output),
+        missing: Missing::default(),
+        gone: 0,
+    };
     let written = export.write_all(selection, first).await;
     export.bar.finish_and_clear();
     written?;
@@ -155,10 +171,34 @@ fn json(letter: &impl Serialize) -> anyhow::Result<String> {
 }
 
 /// A file for this user only: it holds what producers wrote.
-fn open(output: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
+fn open(output: Option<&Path>, onto: Onto) -> Result<Box<dyn Write>, Failure> {
     let Some(path) = output else { return Ok(Box::new(BufWriter::new(std::io::stdout()))) };
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
-    Ok(Box::new(BufWriter::new(file.with_context(|| format!("{} cannot be written", path.display()))?)))
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    // A pipe or a device is not replaced by being written to.
+    let is_special = std::fs::metadata(path).is_ok_and(|there| !there.is_file());
+    match if is_special { Onto::Anything } else { onto } {
+        Onto::Nothing => options.create_new(true),
+        Onto::Anything => options.create(true).truncate(true),
+    };
+    match options.open(path) {
+        Ok(file) => {
+            if onto == Onto::Anything && !is_special {
+                // The file that was there may be one that everybody reads.
+                file.set_permissions(Permissions::from_mode(0o600)).with_context(|| cannot_write(path))?;
+            }
+            Ok(Box::new(BufWriter::new(file)))
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Failure::Usage(format!(
+            "{} is there already: give another name, or --force to replace it",
+            path.display()
+        ))),
+        Err(error) => Err(anyhow::Error::new(error).context(cannot_write(path)).into()),
+    }
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("{} cannot be written", path.display())
 }
 
 /// Where letters go to the terminal, they are the progress.

@@ -7,7 +7,18 @@ use super::Failure;
 use super::missing::Missing;
 use crate::args::To;
 use crate::line::Line;
-use crate::screen::{ago, bars, plain, say, say_json, say_table, short};
+use crate::screen::{Cell, Column, Table, Tone, ago, bars, plain, say, say_json, say_table};
+
+const COLUMNS: [Column; 8] = [
+    Column::whole("GROUP"),
+    Column::whole("WAITING"),
+    Column::whole("LAST"),
+    Column::whole("PIPELINE"),
+    Column::cut("TYPE"),
+    Column::spared("CODE"),
+    Column::spared("24 HOURS"),
+    Column::message("FAILURE"),
+];
 
 /// Prints the groups, the largest first.
 pub(crate) async fn run(line: &Line, to: &To, pipeline: Option<&str>, limit: u32) -> Result<(), Failure> {
@@ -19,21 +30,20 @@ pub(crate) async fn run(line: &Line, to: &To, pipeline: Option<&str>, limit: u32
     } else if found.groups.is_empty() {
         say("no letters wait: nothing to do")?;
     } else {
-        let rows = found.groups.iter().map(row).collect();
-        say_table(&["GROUP", "WAITING", "LAST", "24 HOURS", "PIPELINE", "TYPE", "CODE", "FAILURE"], rows)?;
+        say_table(&Table::new(&COLUMNS, found.groups.iter().map(row).collect()))?;
     }
     Missing::from(found.unavailable).report()
 }
 
-fn row(group: &GroupView) -> Vec<String> {
+fn row(group: &GroupView) -> Vec<Cell> {
     vec![
-        plain(&group.fingerprint),
-        grouped(group.count),
-        ago(group.last_seen),
-        bars(&group.history),
-        plain(&group.pipeline),
-        short(&group.event_type, 30),
-        plain(group.failure.code.as_deref().unwrap_or("-")),
-        short(&group.failure.message, 80),
+        Cell::new(Tone::Strong, plain(&group.fingerprint)),
+        grouped(group.count).into(),
+        ago(group.last_seen).into(),
+        plain(&group.pipeline).into(),
+        plain(&group.event_type).into(),
+        plain(group.failure.code.as_deref().unwrap_or("-")).into(),
+        bars(&group.history).into(),
+        plain(&group.failure.message).into(),
     ]
 }

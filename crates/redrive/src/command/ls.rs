@@ -1,16 +1,27 @@
 //! `redrive ls`: letters, newest first.
 
-use redrive_server::view::{LetterPage, SummaryView};
+use redrive_server::view::{LetterPage, StatusName, SummaryView};
 
 use super::Failure;
 use super::missing::Missing;
 use crate::args::To;
 use crate::line::Line;
-use crate::screen::{ago, plain, say, say_json, say_table, short};
+use crate::screen::{Cell, Column, Table, Tone, ago, plain, say, say_json, say_table};
 use crate::selection::Selection;
 
 /// The most letters of one page.
 pub(super) const PAGE: u32 = 500;
+
+const COLUMNS: [Column; 8] = [
+    Column::whole("LETTER"),
+    Column::whole("STATUS"),
+    Column::whole("FAILED"),
+    Column::cut("TYPE"),
+    Column::cut("KEY"),
+    Column::spared("CODE"),
+    Column::spared("TRIES"),
+    Column::message("FAILURE"),
+];
 
 /// Prints letters.
 pub(crate) async fn run(line: &Line, to: &To, selection: &Selection, limit: u32) -> Result<(), Failure> {
@@ -20,10 +31,7 @@ pub(crate) async fn run(line: &Line, to: &To, selection: &Selection, limit: u32)
     } else if page.letters.is_empty() {
         say("no letters match")?;
     } else {
-        say_table(
-            &["LETTER", "STATUS", "FAILED", "TRIES", "TYPE", "KEY", "CODE", "FAILURE"],
-            page.letters.iter().map(row).collect(),
-        )?;
+        say_table(&Table::new(&COLUMNS, page.letters.iter().map(row).collect()))?;
         if page.next.is_some() {
             say(&format!(
                 "there are more than these {}: give a larger --limit, or say which",
@@ -63,15 +71,25 @@ pub(super) async fn page(
     line.get(&["dead-letters"], &query).await
 }
 
-fn row(letter: &SummaryView) -> Vec<String> {
+fn row(letter: &SummaryView) -> Vec<Cell> {
     vec![
-        plain(&letter.id),
-        letter.status.to_string(),
-        ago(letter.failed_at),
-        letter.attempts.to_string(),
-        short(&letter.event_type, 30),
-        short(&letter.key, 30),
-        plain(letter.failure.code.as_deref().unwrap_or("-")),
-        short(&letter.failure.message, 80),
+        Cell::new(Tone::Strong, plain(&letter.id)),
+        Cell::new(tone(letter.status), letter.status.to_string()),
+        ago(letter.failed_at).into(),
+        plain(&letter.event_type).into(),
+        plain(&letter.key).into(),
+        plain(letter.failure.code.as_deref().unwrap_or("-")).into(),
+        letter.attempts.to_string().into(),
+        plain(&letter.failure.message).into(),
     ]
+}
+
+/// How a letter of this status is doing.
+pub(super) const fn tone(status: StatusName) -> Tone {
+    match status {
+        StatusName::Open => Tone::Waiting,
+        StatusName::Failed => Tone::Trouble,
+        StatusName::Retrying => Tone::Plain,
+        StatusName::Redriven | StatusName::Resolved => Tone::Good,
+    }
 }

@@ -1,5 +1,6 @@
 //! The commands, one file each, and how they fail.
 
+mod audit;
 mod check;
 mod completions;
 mod csv;
@@ -8,10 +9,12 @@ mod export;
 mod groups;
 mod letter;
 mod ls;
+mod man;
 mod migrate;
 mod missing;
 mod operation;
 mod ops;
+mod pause;
 mod resolve;
 mod retry;
 pub(crate) mod serve;
@@ -43,6 +46,8 @@ pub(crate) enum Failure {
     Refused(String),
     /// A server or a store does not answer.
     Unavailable(String),
+    /// Somebody pressed Ctrl-C; what there is to say about what goes on.
+    Interrupted(String),
     /// Anything else.
     Other(anyhow::Error),
 }
@@ -82,6 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             Ok(serve::run(&source, &config)?)
         }
         Command::Completions { shell } => Ok(completions::run(*shell)?),
+        Command::Man { output } => Ok(man::run(output.as_deref())?),
         command => runtime()?.block_on(over_a_line(args, command)),
     }
 }
@@ -106,6 +112,9 @@ async fn over_a_line(args: &Args, command: &Command) -> Result<(), Failure> {
             let stay = if *follow { ops::Stay::ToTheEnd } else { ops::Stay::No };
             ops::run(&line(to)?, to, *id, *turn, stay).await
         }
+        Command::Pause { to, name } => pause::run(&line(to)?, to, name, pause::Switch::Pause).await,
+        Command::Resume { to, name } => pause::run(&line(to)?, to, name, pause::Switch::Resume).await,
+        Command::Audit { to, before, limit } => audit::run(&line(to)?, to, *before, *limit).await,
         Command::Tail { to, selection, last } => tail::run(&line(to)?, to, selection, *last).await,
         Command::Enqueue { to, kind, name, event_type, key, payload } => {
             let one = enqueue::One {
@@ -115,16 +124,18 @@ async fn over_a_line(args: &Args, command: &Command) -> Result<(), Failure> {
             };
             enqueue::run(&line(to)?, to, *kind, name, &one).await
         }
-        Command::Export { to, selection, format, whole, output } => {
+        Command::Export { to, selection, format, whole, output, force } => {
             let extent = if *whole { export::Extent::Whole } else { export::Extent::Summary };
             let form = export::Form { format: *format, extent };
-            export::run(&line(to)?, selection, form, output.as_deref()).await
+            let onto = if *force { export::Onto::Anything } else { export::Onto::Nothing };
+            export::run(&line(to)?, selection, form, output.as_deref(), onto).await
         }
         Command::Check { .. }
         | Command::Demo { .. }
         | Command::Migrate { .. }
         | Command::Serve
-        | Command::Completions { .. } => Ok(()),
+        | Command::Completions { .. }
+        | Command::Man { .. } => Ok(()),
     }
 }
 

@@ -180,7 +180,9 @@ async fn follow(line: &Line, id: i64) -> Result<OperationView, Failure> {
             _ = tokio::signal::ctrl_c() => {
                 progress.end();
                 let what = if line.is_remote() { "the server goes on with it" } else { "it goes on when a server runs" };
-                return Err(Failure::Refused(format!("operation {id} is not over: {what}; `redrive ops {id}` shows it")));
+                return Err(Failure::Interrupted(format!(
+                    "operation {id} is not over: {what}; `redrive ops {id}` shows it"
+                )));
             }
         }
     }

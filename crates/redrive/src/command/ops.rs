@@ -1,14 +1,27 @@
 //! `redrive ops`: operations on many letters.
 
 use redrive_server::number::grouped;
-use redrive_server::view::{OperationPage, OperationView};
+use redrive_server::view::{OperationPage, OperationStateName, OperationView};
 use serde_json::json;
 
 use super::Failure;
 use super::operation::{line_of, report, see_through};
 use crate::args::{To, Turn};
 use crate::line::Line;
-use crate::screen::{ago, plain, say, say_json, say_table, short};
+use crate::screen::{Cell, Column, Table, Tone, ago, plain, say, say_json, say_table};
+
+const COLUMNS: [Column; 10] = [
+    Column::whole("ID"),
+    Column::whole("ACTION"),
+    Column::whole("STATE"),
+    Column::whole("DONE"),
+    Column::whole("TOTAL"),
+    Column::whole("REFUSED"),
+    Column::whole("FAILED"),
+    Column::whole("STARTED"),
+    Column::cut("BY"),
+    Column::message("LETTERS"),
+];
 
 /// Whether to stay with an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,26 +68,31 @@ async fn list(line: &Line, to: &To) -> Result<(), Failure> {
     if found.operations.is_empty() {
         return Ok(say("no operations yet: redrive retry and redrive resolve start them")?);
     }
-    let rows = found.operations.iter().map(row).collect();
-    Ok(say_table(
-        &["ID", "ACTION", "STATE", "DONE", "TOTAL", "REFUSED", "FAILED", "STARTED", "BY", "LETTERS"],
-        rows,
-    )?)
+    Ok(say_table(&Table::new(&COLUMNS, found.operations.iter().map(row).collect()))?)
 }
 
-fn row(operation: &OperationView) -> Vec<String> {
+fn row(operation: &OperationView) -> Vec<Cell> {
     vec![
-        operation.id.to_string(),
-        plain(&operation.action),
-        operation.state.to_string(),
-        grouped(operation.done),
-        grouped(operation.total),
-        grouped(operation.refused),
-        grouped(operation.failed),
-        ago(operation.created_at),
-        short(&operation.operator, 20),
-        short(&operation.subject, 60),
+        Cell::new(Tone::Strong, operation.id.to_string()),
+        plain(&operation.action).into(),
+        Cell::new(tone(operation.state), operation.state.to_string()),
+        grouped(operation.done).into(),
+        grouped(operation.total).into(),
+        grouped(operation.refused).into(),
+        grouped(operation.failed).into(),
+        ago(operation.created_at).into(),
+        plain(&operation.operator).into(),
+        plain(&operation.subject).into(),
     ]
+}
+
+const fn tone(state: OperationStateName) -> Tone {
+    match state {
+        OperationStateName::Finished => Tone::Good,
+        OperationStateName::Stopped => Tone::Trouble,
+        OperationStateName::Paused | OperationStateName::Cancelled => Tone::Waiting,
+        _ => Tone::Plain,
+    }
 }
 
 fn show(to: &To, operation: &OperationView) -> Result<(), Failure> {

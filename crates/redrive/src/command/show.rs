@@ -1,15 +1,18 @@
 //! `redrive show`: one letter, whole.
 
 use redrive_engine::alerts::escape_lines;
+use redrive_server::diff::{Line as Change, compare_payloads};
 use redrive_server::number::counted;
 use redrive_server::view::{
-    FailureView, LetterView, OriginView, PayloadFormat, PayloadView, RedeliveryStateName, RedeliveryView,
+    EditView, FailureView, LetterView, OriginView, PayloadFormat, PayloadView, RedeliveryStateName,
+    RedeliveryView,
 };
 
 use super::Failure;
+use super::ls::tone;
 use crate::args::To;
 use crate::line::Line;
-use crate::screen::{ago, plain, say, say_json};
+use crate::screen::{Tone, ago, paint, plain, say, say_json};
 
 /// Prints a letter.
 pub(crate) async fn run(line: &Line, to: &To, id: &str) -> Result<(), Failure> {
@@ -23,7 +26,12 @@ pub(crate) async fn run(line: &Line, to: &To, id: &str) -> Result<(), Failure> {
 fn text(letter: &LetterView) -> String {
     let summary = &letter.summary;
     let mut lines = vec![
-        format!("{}  {}  {}", plain(&summary.id), summary.status, summary.kind),
+        format!(
+            "{}  {}  {}",
+            paint(Tone::Strong, &plain(&summary.id)),
+            paint(tone(summary.status), &summary.status.to_string()),
+            summary.kind
+        ),
         format!("type      {}", plain(&summary.event_type)),
         format!("key       {}", plain(&summary.key)),
         format!("group     {}", plain(&summary.group)),
@@ -58,8 +66,8 @@ fn text(letter: &LetterView) -> String {
         lines.push(format!("attempt {}  {}  {}", attempt.number, attempt.at, failure(&attempt.failure)));
     }
     for edit in &letter.edits {
-        lines.push(format!("edited    {} by {}; the original:", edit.at, plain(&edit.by)));
-        lines.push(payload(&edit.original));
+        lines.push(format!("edited    {} by {}:", edit.at, plain(&edit.by)));
+        lines.extend(changes(edit));
     }
     lines.push(String::new());
     lines.push(payload(&letter.payload));
@@ -77,6 +85,36 @@ fn redelivery(after: &RedeliveryView, of: &str) -> String {
     let at = after.at.map(|at| format!(" {at} ({})", ago(at))).unwrap_or_default();
     let letter = after.letter.as_deref().filter(|letter| *letter != of);
     format!("{said}{at}{}", letter.map(|letter| format!(" as {}", plain(letter))).unwrap_or_default())
+}
+
+/// What an edit changed: lines of the original with a minus, of what was sent instead with a plus.
+fn changes(edit: &EditView) -> Vec<String> {
+    let EditView { original, edited, .. } = edit;
+    if [original, edited].iter().any(|payload| payload.format == PayloadFormat::Base64) {
+        return vec![
+            format!("the original:\n{}", payload(original)),
+            format!("sent instead:\n{}", payload(edited)),
+        ];
+    }
+    let mut lines: Vec<String> = compare_payloads(&original.text, &edited.text).iter().map(change).collect();
+    if lines.is_empty() {
+        lines.push("  nothing was changed".to_owned());
+    }
+    if original.cut || edited.cut {
+        lines.push("… only the first part of each is compared".to_owned());
+    }
+    lines
+}
+
+fn change(line: &Change) -> String {
+    match line {
+        Change::Same(text) => format!("  {}", escape_lines(text)),
+        Change::Gone(text) => paint(Tone::Trouble, &format!("- {}", escape_lines(text))).to_string(),
+        Change::New(text) => paint(Tone::Good, &format!("+ {}", escape_lines(text))).to_string(),
+        Change::Skipped(many) => {
+            paint(Tone::Dim, &format!("  … {} unchanged", counted(*many as u64, "line"))).to_string()
+        }
+    }
 }
 
 fn failure(failure: &FailureView) -> String {

@@ -7,12 +7,21 @@ use redrive_server::view::{OperationPage, PipelineView, PipelinesView};
 use super::Failure;
 use crate::args::To;
 use crate::line::Line;
-use crate::screen::{ago, plain, say, say_json, say_table, short};
+use crate::screen::{Cell, Column, Table, Tone, age, ago, paint, plain, say, say_json, say_table};
 
-/// How much of what is wrong fits into the table; the rest is below it.
-const SHOWN: usize = 60;
-/// A backlog that was counted so long ago is shown without its age.
-const FRESH_SECONDS: i64 = 15;
+const COLUMNS: [Column; 9] = [
+    Column::whole("PIPELINE"),
+    Column::whole("KIND"),
+    Column::whole("STATE"),
+    Column::whole("WAITING"),
+    Column::spared("RETRYING"),
+    Column::whole("BACKLOG"),
+    Column::spared("RUNG"),
+    Column::spared("DONE/S"),
+    Column::whole("OLDEST"),
+];
+/// A number that was counted within this time is shown without its age.
+const FRESH_SECONDS: i64 = 5;
 
 /// Prints every pipeline, and the operations that are not over.
 pub(crate) async fn run(line: &Line, to: &To) -> Result<(), Failure> {
@@ -30,14 +39,13 @@ pub(crate) async fn run(line: &Line, to: &To) -> Result<(), Failure> {
 }
 
 async fn table(line: &Line, found: &PipelinesView) -> Result<(), Failure> {
-    let rows = found.pipelines.iter().map(row).collect();
-    say_table(
-        &["PIPELINE", "KIND", "STATE", "WAITING", "RETRYING", "BACKLOG", "RUNG", "DONE/S", "OLDEST"],
-        rows,
-    )?;
+    let now = Timestamp::now();
+    let rows = found.pipelines.iter().map(|pipeline| row(pipeline, now)).collect();
+    say_table(&Table::new(&COLUMNS, rows))?;
     for pipeline in &found.pipelines {
-        if let Some(trouble) = pipeline.trouble.as_ref().filter(|said| said.chars().count() > SHOWN) {
-            say(&format!("{}: {}", plain(&pipeline.name), plain(trouble)))?;
+        if let Some(trouble) = &pipeline.trouble {
+            let name = plain(&pipeline.name);
+            say(&format!("{}: {}", paint(Tone::Trouble, &name), plain(trouble)))?;
         }
     }
     let operations: OperationPage = line.get(&["redrives"], &[("limit", "20".to_owned())]).await?;
@@ -54,34 +62,77 @@ async fn table(line: &Line, found: &PipelinesView) -> Result<(), Failure> {
     Ok(())
 }
 
-fn row(pipeline: &PipelineView) -> Vec<String> {
+fn row(pipeline: &PipelineView, now: Timestamp) -> Vec<Cell> {
     let unknown = || "-".to_owned();
-    let state = match (&pipeline.trouble, pipeline.paused) {
-        (Some(trouble), _) => short(trouble, SHOWN),
-        (None, Some(true)) => "paused".to_owned(),
-        (None, Some(false)) => "working".to_owned(),
-        (None, None) => unknown(),
+    let (tone, state) = match (&pipeline.trouble, pipeline.paused) {
+        // What it is stands below the table.
+        (Some(_), _) => (Tone::Trouble, "trouble"),
+        (None, Some(true)) => (Tone::Waiting, "paused"),
+        (None, Some(false)) => (Tone::Good, "working"),
+        (None, None) => (Tone::Plain, "-"),
     };
     let letters = pipeline.letters.as_ref();
+    let waiting = letters.map(|letters| with_age(letters.waiting, pipeline.letters_at, now));
+    let backlog = pipeline.backlog.map(|backlog| with_age(backlog, pipeline.backlog_at, now));
     vec![
-        plain(&pipeline.name),
-        pipeline.kind.to_string(),
-        state,
-        letters.map_or_else(unknown, |letters| grouped(letters.waiting)),
-        letters.map_or_else(unknown, |letters| grouped(letters.retrying)),
-        backlog(pipeline).unwrap_or_else(unknown),
-        pipeline.rung.map_or_else(unknown, |rung| rung.to_string()),
-        pipeline.rates.map_or_else(unknown, |rates| format!("{:.1}", rates.delivered)),
-        letters.and_then(|letters| letters.oldest_waiting).map_or_else(unknown, ago),
+        Cell::new(Tone::Strong, plain(&pipeline.name)),
+        pipeline.kind.to_string().into(),
+        Cell::new(tone, state),
+        waiting.unwrap_or_else(unknown).into(),
+        letters.map_or_else(unknown, |letters| grouped(letters.retrying)).into(),
+        backlog.unwrap_or_else(unknown).into(),
+        pipeline.rung.map_or_else(unknown, |rung| rung.to_string()).into(),
+        pipeline.rates.map_or_else(unknown, |rates| format!("{:.1}", rates.delivered)).into(),
+        letters.and_then(|letters| letters.oldest_waiting).map_or_else(unknown, ago).into(),
     ]
 }
 
-/// The backlog, with its age where that is more than the usual few seconds.
-fn backlog(pipeline: &PipelineView) -> Option<String> {
-    let backlog = grouped(pipeline.backlog?);
-    let is_old = |at: &Timestamp| Timestamp::now().duration_since(*at).as_secs() > FRESH_SECONDS;
-    Some(match pipeline.backlog_at.filter(is_old) {
-        Some(at) => format!("{backlog}, {}", ago(at)),
-        None => backlog,
-    })
+/// A number, with its age when it was counted more than a few seconds before `now`.
+fn with_age(count: u64, at: Option<Timestamp>, now: Timestamp) -> String {
+    let is_old = |at: &Timestamp| now.duration_since(*at).as_secs() > FRESH_SECONDS;
+    match at.filter(is_old) {
+        Some(at) => format!("{}, {}", grouped(count), age(at, now)),
+        None => grouped(count),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive_server::view::KindName;
+
+    use super::*;
+
+    /// It had no age: nobody could tell a number of now from one of a minute ago.
+    #[test]
+    fn a_number_that_is_older_than_a_few_seconds_has_its_age() {
+        let now: Timestamp = "2026-11-16T14:02:00Z".parse().unwrap();
+        let counted = |ago: &str| Some(now - ago.parse::<jiff::Span>().unwrap());
+        assert_eq!(with_age(1_204, counted("PT5S"), now), "1,204");
+        assert_eq!(with_age(1_204, counted("PT6S"), now), "1,204, 6s ago");
+        assert_eq!(with_age(7, counted("PT2M"), now), "7, 2m ago");
+        assert_eq!(with_age(7, None, now), "7");
+    }
+
+    #[test]
+    fn both_counts_have_an_age() {
+        let at: Timestamp = "2026-11-16T14:02:00Z".parse().unwrap();
+        let letters = serde_json::from_str(
+            r#"{"waiting":3,"open":3,"retrying":0,"redriven":0,"resolved":0,"failed":0,"by_type":[],"oldest_waiting":null}"#,
+        );
+        let pipeline = PipelineView {
+            name: "orders".to_owned(),
+            kind: KindName::Outbox,
+            paused: Some(false),
+            trouble: None,
+            letters: Some(letters.unwrap()),
+            letters_at: Some(at),
+            backlog: Some(9),
+            backlog_at: Some(at),
+            rung: None,
+            rates: None,
+        };
+        let shown =
+            Table::new(&COLUMNS, vec![row(&pipeline, at + jiff::Span::new().seconds(40))]).render(None);
+        assert!(shown.contains("3, 40s ago") && shown.contains("9, 40s ago"), "{shown}");
+    }
 }

@@ -6,7 +6,7 @@ use redrive_server::view::{BookView, BooksView, KindName};
 use super::Failure;
 use crate::args::To;
 use crate::line::Line;
-use crate::screen::{plain, say, say_json, say_table};
+use crate::screen::{Cell, Column, Table, Tone, plain, say, say_json, say_table, width};
 
 /// What balanced books prove, by kind: as docs/guarantees.md has it.
 const PROVED: [(KindName, &str); 6] = [
@@ -21,25 +21,30 @@ const PROVED: [(KindName, &str); 6] = [
     (KindName::Intake, "every letter has a known state"),
 ];
 
+const COLUMNS: [Column; 10] = [
+    Column::whole("PIPELINE"),
+    Column::whole("ACCEPTED"),
+    Column::whole("IN FLIGHT"),
+    Column::whole("DELIVERED"),
+    Column::whole("OPEN"),
+    Column::whole("PARKED"),
+    Column::whole("RESOLVED"),
+    Column::whole("EXPIRED"),
+    Column::whole("DROPPED"),
+    Column::whole("GAP"),
+];
+/// Where most pipelines never have anything.
+const RARE: [&str; 5] = ["IN FLIGHT", "PARKED", "RESOLVED", "EXPIRED", "DROPPED"];
+
 /// Prints the books, and fails when something is missing.
 pub(crate) async fn run(line: &Line, to: &To) -> Result<(), Failure> {
     let books: BooksView = line.get(&["books"], &[]).await?;
     if to.json {
         say_json(&books)?;
     } else {
-        let header = [
-            "PIPELINE",
-            "ACCEPTED",
-            "IN FLIGHT",
-            "DELIVERED",
-            "OPEN",
-            "PARKED",
-            "RESOLVED",
-            "EXPIRED",
-            "DROPPED",
-            "GAP",
-        ];
-        say_table(&header, books.pipelines.iter().map(row).collect())?;
+        let table = Table::new(&COLUMNS, books.pipelines.iter().map(row).collect());
+        // On a terminal there is no room for ten numbers in a row, and most have four of them.
+        say_table(&if width().is_some() { table.without_empty(&RARE) } else { table })?;
     }
     let named = |wanted: fn(&BookView) -> bool| -> Vec<String> {
         books.pipelines.iter().filter(|book| wanted(book)).map(|book| plain(&book.pipeline)).collect()
@@ -67,8 +72,8 @@ pub(crate) async fn run(line: &Line, to: &To) -> Result<(), Failure> {
     Ok(())
 }
 
-fn row(book: &BookView) -> Vec<String> {
-    let mut row = vec![plain(&book.pipeline)];
+fn row(book: &BookView) -> Vec<Cell> {
+    let mut row = vec![Cell::new(Tone::Strong, plain(&book.pipeline))];
     match &book.balance {
         Some(balance) => row.extend(
             [
@@ -81,10 +86,14 @@ fn row(book: &BookView) -> Vec<String> {
                 balance.expired,
                 balance.dropped,
             ]
-            .map(grouped),
+            .map(|number| grouped(number).into()),
         ),
-        None => row.extend(std::iter::repeat_n("-".to_owned(), 8)),
+        None => row.extend(std::iter::repeat_n(Cell::from("-".to_owned()), 8)),
     }
-    row.push(book.gap.map_or_else(|| "-".to_owned(), |gap| gap.to_string()));
+    row.push(match book.gap {
+        None => "-".to_owned().into(),
+        Some(0) => Cell::new(Tone::Good, "0"),
+        Some(gap) => Cell::new(Tone::Trouble, gap.to_string()),
+    });
     row
 }

@@ -51,13 +51,7 @@ impl Line {
     }
 
     fn to_server(server: &str, token: Option<String>) -> Result<Self, Failure> {
-        let base =
-            Url::parse(server).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-        let base = base.ok_or_else(|| {
-            Failure::Usage(format!(
-                "{server:?} is no address of a server: give one such as http://127.0.0.1:7070"
-            ))
-        })?;
+        let base = base(server)?;
         // Another part of the process may have installed it already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         // A redirect would carry the token elsewhere.
@@ -205,6 +199,38 @@ impl AtWork {
     }
 }
 
+/// The address of a server: a whole one, or just `host:port`.
+fn base(server: &str) -> Result<Url, Failure> {
+    let is_url = server.contains("://");
+    let whole = if is_url { server.to_owned() } else { format!("http://{server}") };
+    let url = Url::parse(&whole).ok().filter(Url::has_host);
+    // Without a scheme, the port is what makes it an address rather than a slip.
+    let url = url.filter(|_| is_url || has_port(server));
+    let Some(url) = url else {
+        return Err(Failure::Usage(format!(
+            "{} is no address of a server: give one such as http://127.0.0.1:7070 or 127.0.0.1:7070",
+            quoted(server)
+        )));
+    };
+    match url.scheme() {
+        "http" | "https" => Ok(url),
+        other => Err(Failure::Usage(format!(
+            "{other}:// is no way to a server: begin its address with http:// or https://, or give host:port"
+        ))),
+    }
+}
+
+fn has_port(server: &str) -> bool {
+    let host = server.split(['/', '?', '#']).next().unwrap_or_default();
+    let port = host.rsplit_once(':').map(|(_, port)| port);
+    port.is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// An address that could not be read, for a message. One with a user in it may have a password.
+fn quoted(server: &str) -> String {
+    if server.contains('@') { "what was given".to_owned() } else { format!("{server:?}") }
+}
+
 fn json(body: &impl Serialize) -> Result<String, Failure> {
     Ok(serde_json::to_string(body).context("the request cannot be written as JSON")?)
 }
@@ -281,6 +307,30 @@ fn person() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_is_an_address_or_host_and_port() {
+        for (given, expected) in [
+            ("localhost:7070", "http://localhost:7070/"),
+            ("127.0.0.1:7070", "http://127.0.0.1:7070/"),
+            ("[::1]:7070", "http://[::1]:7070/"),
+            ("redrive.internal:443/dlq", "http://redrive.internal:443/dlq"),
+            ("https://redrive.internal", "https://redrive.internal/"),
+        ] {
+            assert_eq!(base(given).unwrap().as_str(), expected, "{given}");
+        }
+        for (given, said) in [
+            ("localhost", "such as http://127.0.0.1:7070 or 127.0.0.1:7070"),
+            ("localhost:", "such as"),
+            ("http://", "such as"),
+            ("localhost:70700", "such as"),
+            ("ftp://localhost:21", "http:// or https://"),
+            ("me:hunter2@", "what was given is no address"),
+        ] {
+            let Err(Failure::Usage(text)) = base(given) else { panic!("{given} is accepted") };
+            assert!(text.contains(said) && !text.contains("hunter2"), "{given}: {text}");
+        }
+    }
 
     #[test]
     fn every_part_of_an_address_is_one_segment() {

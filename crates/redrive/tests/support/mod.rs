@@ -82,6 +82,10 @@ pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T
     }
 }
 
+fn status(head: &str) -> u16 {
+    head.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
 /// A server under test; it does not outlive the test.
 pub(crate) struct Server {
     child: Child,
@@ -212,15 +216,28 @@ impl Server {
 
     /// With a further header, which ends in CRLF.
     pub(crate) fn ask_with(&self, header: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+        let (head, body) =
+            self.exchange(&format!("{header}content-type: application/json\r\n"), method, path, body);
+        (status(&head), body)
+    }
+
+    /// Posts a form, with further headers; the status and the cookie that is set.
+    pub(crate) fn form(&self, header: &str, path: &str, body: &str) -> (u16, Option<String>) {
+        let header = format!("{header}content-type: application/x-www-form-urlencoded\r\n");
+        let (head, _) = self.exchange(&header, "POST", path, body);
+        let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: "));
+        (status(&head), cookie.and_then(|cookie| cookie.split(';').next()).map(str::to_owned))
+    }
+
+    fn exchange(&self, header: &str, method: &str, path: &str, body: &str) -> (String, String) {
         let mut stream = TcpStream::connect(self.address).unwrap();
         let length = body.len();
         let head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{header}");
-        let about = format!("content-type: application/json\r\ncontent-length: {length}\r\n\r\n");
-        write!(stream, "{head}{about}{body}").unwrap();
+        write!(stream, "{head}content-length: {length}\r\n\r\n{body}").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+        (head.to_owned(), body.to_owned())
     }
 }
 

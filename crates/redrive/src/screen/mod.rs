@@ -1,16 +1,31 @@
 //! What a person sees: tables that fit the terminal, times and numbers to read, text that does nothing.
+//!
+//! Colours are written always, and taken out again where standard output is no terminal, or `NO_COLOR` is set.
+
+mod style;
+mod table;
 
 use std::io::{IsTerminal as _, Write as _};
 
-use comfy_table::{ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use redrive_engine::alerts::{Inert, escape_json};
 use redrive_server::view::OperationView;
 use serde::Serialize;
 
-/// Writes lines to standard output.
+pub(crate) use style::{Tone, paint};
+pub(crate) use table::{Cell, Column, Table, cut};
+
+/// Writes lines to standard output, in colour on a terminal.
 pub(crate) fn say(text: &str) -> anyhow::Result<()> {
+    let mut out = anstream::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.write_all(b"\n")?;
+    Ok(())
+}
+
+/// Writes lines to standard output, byte for byte.
+fn say_exactly(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.write_all(b"\n")?;
@@ -19,25 +34,28 @@ pub(crate) fn say(text: &str) -> anyhow::Result<()> {
 
 /// Writes a value for programs: what is harmful on a terminal is escaped, as JSON may.
 pub(crate) fn say_json<T: Serialize>(value: &T) -> anyhow::Result<()> {
-    say(&escape_json(&serde_json::to_string_pretty(value)?))
+    say_exactly(&escape_json(&serde_json::to_string_pretty(value)?))
 }
 
 /// The same on one line.
 pub(crate) fn say_json_line<T: Serialize>(value: &T) -> anyhow::Result<()> {
-    say(&escape_json(&serde_json::to_string(value)?))
+    say_exactly(&escape_json(&serde_json::to_string(value)?))
 }
 
-/// Writes rows under a header, as wide as the terminal is.
-pub(crate) fn say_table(header: &[&str], rows: Vec<Vec<String>>) -> anyhow::Result<()> {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header.to_vec()).add_rows(rows);
-    if std::io::stdout().is_terminal() {
-        table.set_content_arrangement(ContentArrangement::Dynamic);
+/// Writes a table that fits the terminal; elsewhere everything is written whole.
+pub(crate) fn say_table(table: &Table) -> anyhow::Result<()> {
+    say(&table.render(width()))
+}
+
+/// How many columns the terminal has; none where there is no terminal.
+pub(crate) fn width() -> Option<usize> {
+    let out = std::io::stdout();
+    if !out.is_terminal() {
+        return None;
     }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    say(&table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n"))
+    let size = rustix::termios::tcgetwinsize(&out).ok()?;
+    // A terminal that does not know its size says 0.
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 /// Text from outside, on one line and without effect.
@@ -57,7 +75,12 @@ pub(crate) fn short(text: &str, letters: usize) -> String {
 
 /// How long ago something was, in one unit.
 pub(crate) fn ago(at: Timestamp) -> String {
-    let seconds = Timestamp::now().duration_since(at).as_secs().max(0);
+    age(at, Timestamp::now())
+}
+
+/// How long before `now` something was, in one unit.
+pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(at).as_secs().max(0);
     match seconds {
         0..60 => format!("{seconds}s ago"),
         60..3_600 => format!("{}m ago", seconds / 60),
