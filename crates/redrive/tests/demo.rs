@@ -32,6 +32,41 @@ fn the_whole_story_is_told_and_the_books_balance() {
     let redriven = told.lines().find(|line| line.contains("orders redriven")).unwrap();
     assert!(redriven.split_whitespace().any(|word| word == "40"), "{redriven}");
     assert!(!told.contains('\x1b'), "a log has no colours: {told}");
+    let number = |label: &str| -> u64 {
+        let line =
+            told.lines().find(|line| line.contains(label)).unwrap_or_else(|| panic!("{label} in {told}"));
+        let after = line.split(label).nth(1).unwrap();
+        after.split_whitespace().next().unwrap().replace(',', "").parse().unwrap()
+    };
+    // One run redrove 229 of the rest, another 263: of the same 502.
+    let (dead, orders, rest) =
+        (number("dead letters "), number("orders redriven"), number("the rest redriven"));
+    assert_eq!((dead, orders, rest), (67, 40, 28), "{told}");
+    assert_eq!(orders + rest, dead + 1, "one failed again: {told}");
+    for sum in [
+        "= 100 orders + 38 summaries + 190 urls + 285 decisions",
+        "= 40 orders + 2 summaries + 10 urls + 15 decisions",
+        "= 1 in step 3 + 39 now",
+        "= 2 summaries + 10 urls + 15 decisions + 1 order that failed again in step 3",
+        "67 dead letters by cause",
+        "100 clicks are on disk",
+    ] {
+        assert!(told.contains(sum), "{sum} in {told}");
+    }
+    // It was cut on the left, and named one order of many.
+    assert!(told.contains("answered 422 Unprocessable Entity: order <n>: unknown currency EUR"), "{told}");
+}
+
+/// It was a success, and a script went on as if the demo had been seen.
+#[test]
+fn a_demo_that_is_interrupted_says_so() {
+    let mut command = redrive(std::env::temp_dir().as_path());
+    let mut child =
+        command.args(["demo", "--fast"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    lines.find(|line| line.as_ref().unwrap().contains("Healthy work")).unwrap().unwrap();
+    assert!(Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
 #[test]

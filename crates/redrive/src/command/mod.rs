@@ -77,7 +77,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let (scale, tempo) =
                 if *fast { (Scale::FAST, Tempo::Quick) } else { (Scale::FULL, Tempo::Readable) };
             let ending = if *keep { Ending::StayOpen } else { Ending::Close };
-            Ok(runtime()?.block_on(demo::run(scale, tempo, ending))?)
+            match runtime()?.block_on(demo::run(scale, tempo, ending))? {
+                demo::Ended::Told => Ok(()),
+                demo::Ended::Interrupted => {
+                    Err(Failure::Interrupted("interrupted: nothing is left behind".to_owned()))
+                }
+            }
         }
         Command::Migrate { grants: Some(role), .. } => migrate::grants(&configuration(args)?.1, role),
         Command::Migrate { dry_run: true, .. } => migrate::dry_run(&configuration(args)?.1),

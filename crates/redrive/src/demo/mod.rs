@@ -14,12 +14,12 @@ mod stage;
 mod town;
 mod words;
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use redrive_server::view::{
-    BalanceView, BooksView, GroupView, GroupsPage, LetterPage, OperationStateName, OperationView, StatusName,
-    SummaryView,
+    BalanceView, BooksView, GroupView, GroupsPage, LetterPage, OperationStateName, OperationView,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -60,20 +60,31 @@ pub(crate) enum Ending {
     StayOpen,
 }
 
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The whole story was told.
+    Told,
+    /// A signal ended it before that.
+    Interrupted,
+}
+
 /// Every twentieth article, address and decision is one that cannot be dealt with.
 const ODD_EVERY: u64 = 20;
 /// Long enough for anything here, on a machine that is busy with much else; a demo that waits in vain says so.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Tells the whole story.
-pub(crate) async fn run(scale: Scale, tempo: Tempo, ending: Ending) -> anyhow::Result<()> {
+pub(crate) async fn run(scale: Scale, tempo: Tempo, ending: Ending) -> anyhow::Result<Ended> {
     // From the start: whoever ends it early leaves nothing behind either.
     let stop = CancellationToken::new();
     cancel_on_signal(stop.clone()).context("signals cannot be watched")?;
     let (stage, visitors) = Stage::set().await?;
+    let ended = Cell::new(Ended::Interrupted);
     let whole = async {
         let mut show = Show::new(tempo);
         story(&mut show, &stage, scale).await?;
+        ended.set(Ended::Told);
         match ending {
             Ending::StayOpen => play(&show, &stage, scale, visitors).await,
             Ending::Close => {
@@ -83,8 +94,9 @@ pub(crate) async fn run(scale: Scale, tempo: Tempo, ending: Ending) -> anyhow::R
         }
     };
     let told = stop.run_until_cancelled(whole).await;
-    let ended = stage.curtain().await;
-    told.unwrap_or(Ok(())).and(ended)
+    let closed = stage.curtain().await;
+    told.unwrap_or(Ok(())).and(closed)?;
+    Ok(ended.get())
 }
 
 async fn story(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<()> {
@@ -93,8 +105,8 @@ async fn story(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<(
     show.read().await;
     healthy(show, stage, scale).await?;
     let groups = faults(show, stage, scale).await?;
-    let operation = too_early(show, stage, &groups).await?;
-    mended(show, stage, operation).await?;
+    let operation = too_early(show, stage, scale, &groups).await?;
+    mended(show, stage, scale, operation).await?;
     outage(show, stage, scale).await?;
     let books = books(stage).await?;
     show.books(&books);
@@ -153,12 +165,11 @@ async fn faults(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<
     stage.shorten_urls(2, scale.urls, ODD_EVERY).await?;
     stage.click(scale.clicks / 4).await?;
     stage.decide(2, scale.decisions, ODD_EVERY).await?;
-    let good = |count: u64| count - count / ODD_EVERY;
-    let kafka = if stage.has_kafka() { good(scale.decisions) } else { 0 };
-    let healthy = scale.orders / 3 + good(scale.articles) + good(scale.urls) + kafka;
-    let flow = show.bar("healthy work delivered meanwhile", healthy);
     let dead = Toll::of(stage, scale);
-    let letters = show.bar("events given up", dead.total());
+    let good = Toll::of_healthy(stage, scale);
+    let healthy = good.total();
+    let flow = show.bar("healthy work delivered meanwhile", healthy);
+    let letters = show.bar("dead letters", dead.total());
     until("the faults have shown", async || {
         let (urls_now, decisions_now) = stage.rows().await?;
         let done = (town.delivered() - before)
@@ -172,7 +183,9 @@ async fn faults(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<
     })
     .await?;
     show.full(flow);
+    show.note(&words::sum(&good.0));
     show.full(letters);
+    show.note(&words::sum(&dead.0));
     until("the pager rings", async || {
         let pages = town.pages();
         show.pager(&pages);
@@ -180,27 +193,50 @@ async fn faults(show: &mut Show, stage: &Stage, scale: Scale) -> anyhow::Result<
     })
     .await?;
     show.read().await;
-    let groups = settled_groups(stage, &dead, scale.clicks / 4).await?;
-    show.groups(&groups);
+    let clicks = scale.clicks / 4;
+    let groups = settled_groups(stage, &dead, clicks).await?;
+    show.groups(&groups, &causes(stage, &groups).await?);
+    show.note(&words::on_disk(clicks));
     show.read().await;
     Ok(groups)
 }
 
-/// The groups, once they have everything that was given up, and every file of `clicks` events.
+/// The groups of what needs somebody, once they have everything that died, `clicks` events are on disk, and persist
+/// has tried its events for the last time: else it might still save some by itself when the fault is gone.
 async fn settled_groups(stage: &Stage, dead: &Toll, clicks: u64) -> anyhow::Result<Vec<GroupView>> {
     let mut found = Vec::new();
     until("the groups have every letter", async || {
         let on_disk = balance(stage, "clicks").await?.open == clicks;
-        let files = letters_of(stage, "clicks").await?;
+        let urls = balance(stage, "urls").await?;
         found = groups(stage).await?;
-        Ok(on_disk && dead.is_exactly(&found) && count_of(&found, "clicks") == files)
+        Ok(on_disk && urls.parked + urls.in_flight == 0 && dead.is_exactly(&found))
     })
     .await?;
+    // In how many files the clicks are is chance, and they need nobody.
+    found.retain(|group| group.pipeline != "clicks");
     Ok(found)
 }
 
+/// What went wrong in each group, by two of its letters: what is different in them is no part of the cause.
+async fn causes(stage: &Stage, groups: &[GroupView]) -> anyhow::Result<Vec<String>> {
+    let mut causes = Vec::new();
+    for group in groups {
+        let path = format!("/dead-letters?group={}&limit=2", group.fingerprint);
+        let page: LetterPage = read(stage.get(&path).await?)?;
+        let mut messages = page.letters.into_iter().map(|letter| letter.failure.message);
+        let one = messages.next().unwrap_or_else(|| group.failure.message.clone());
+        causes.push(words::common(&one, &messages.next().unwrap_or_else(|| one.clone())));
+    }
+    Ok(causes)
+}
+
 /// An operator redrives before the bank is mended: the ramp sends one letter, sees it fail, and stops.
-async fn too_early(show: &mut Show, stage: &Stage, groups: &[GroupView]) -> anyhow::Result<i64> {
+async fn too_early(
+    show: &mut Show,
+    stage: &Stage,
+    scale: Scale,
+    groups: &[GroupView],
+) -> anyhow::Result<i64> {
     show.act(&words::TOO_EARLY);
     show.read().await;
     let group = groups.iter().find(|group| group.pipeline == "orders").context("there are dead orders")?;
@@ -209,22 +245,41 @@ async fn too_early(show: &mut Show, stage: &Stage, groups: &[GroupView]) -> anyh
     let operation: OperationView = read(stage.post("/redrives", &request).await?)?;
     let stopped = follow(show, stage, operation.id, "redriven", OperationStateName::Stopped).await?;
     ensure!(stopped.done == 1, "a ramp that stops itself has tried one letter, this one {}", stopped.done);
+    ensure!(stopped.total == scale.euros, "the operation is of {} letters", stopped.total);
     show.stopped(&stopped.reason);
+    show.note(&words::one_of(stopped.total));
     show.read().await;
     Ok(operation.id)
 }
 
-async fn mended(show: &mut Show, stage: &Stage, operation: i64) -> anyhow::Result<()> {
+async fn mended(show: &mut Show, stage: &Stage, scale: Scale, operation: i64) -> anyhow::Result<()> {
     show.act(&words::MENDED);
     show.read().await;
     let town = &stage.town;
     mend(stage).await?;
     stage.find_bucket()?;
+    let bar = show.bar("clicks uploaded from disk", scale.clicks / 4);
+    until("the files on disk are uploaded", async || {
+        let clicks = balance(stage, "clicks").await?;
+        bar.at((scale.clicks / 4).saturating_sub(clicks.open + clicks.in_flight));
+        Ok(clicks.open + clicks.in_flight == 0)
+    })
+    .await?;
+    show.full(bar);
     stage.post(&format!("/redrives/{operation}/resume"), &Value::Null).await?;
-    follow(show, stage, operation, "orders redriven", OperationStateName::Finished).await?;
+    let orders = follow(show, stage, operation, "orders redriven", OperationStateName::Finished).await?;
+    show.note(&words::resumed(orders.total));
     let everything = json!({"all": true, "rate": 2_000, "note": "everything is mended"});
     let rest: OperationView = read(stage.post("/redrives", &everything).await?)?;
-    follow(show, stage, rest.id, "the rest redriven", OperationStateName::Finished).await?;
+    let rest = follow(show, stage, rest.id, "the rest redriven", OperationStateName::Finished).await?;
+    let others = Toll::of(stage, scale).without("orders");
+    show.note(&words::rest(&others.0));
+    ensure!(
+        rest.total == others.total() + 1,
+        "{} letters were redriven, {} are accounted for: this is a defect, please report it",
+        rest.total,
+        others.total() + 1
+    );
     until("every letter is delivered", async || {
         Ok(waiting(stage).await? == 0 && is_idle(&books(stage).await?))
     })
@@ -329,19 +384,31 @@ async fn follow(
     Ok(now)
 }
 
-/// How many events a round of faults kills, by pipeline.
-struct Toll([(&'static str, u64); 4]);
+/// How many events there are of something, by pipeline.
+struct Toll(Vec<(&'static str, u64)>);
 
 impl Toll {
+    /// What a round of faults kills.
     fn of(stage: &Stage, scale: Scale) -> Self {
         let odd = |count: u64| count / ODD_EVERY;
-        let decisions = if stage.has_kafka() { odd(scale.decisions) } else { 0 };
-        Self([
-            ("orders", scale.euros),
-            ("summaries", odd(scale.articles)),
-            ("urls", odd(scale.urls)),
-            ("decisions", decisions),
-        ])
+        Self::by_pipeline(stage, [scale.euros, odd(scale.articles), odd(scale.urls), odd(scale.decisions)])
+    }
+
+    /// What is delivered meanwhile.
+    fn of_healthy(stage: &Stage, scale: Scale) -> Self {
+        let good = |count: u64| count - count / ODD_EVERY;
+        let orders = scale.orders / 3;
+        Self::by_pipeline(stage, [orders, good(scale.articles), good(scale.urls), good(scale.decisions)])
+    }
+
+    fn by_pipeline(stage: &Stage, [orders, summaries, urls, decisions]: [u64; 4]) -> Self {
+        let mut counts = vec![("orders", orders), ("summaries", summaries), ("urls", urls)];
+        counts.extend(stage.has_kafka().then_some(("decisions", decisions)));
+        Self(counts)
+    }
+
+    fn without(self, pipeline: &str) -> Self {
+        Self(self.0.into_iter().filter(|(name, _)| *name != pipeline).collect())
     }
 
     fn total(&self) -> u64 {
@@ -363,13 +430,6 @@ fn count_of(groups: &[GroupView], pipeline: &str) -> u64 {
 
 async fn groups(stage: &Stage) -> anyhow::Result<Vec<GroupView>> {
     Ok(read::<GroupsPage>(stage.get("/groups").await?)?.groups)
-}
-
-/// How many letters of a pipeline wait, counted one by one.
-async fn letters_of(stage: &Stage, pipeline: &str) -> anyhow::Result<u64> {
-    let page: LetterPage = read(stage.get(&format!("/dead-letters?pipeline={pipeline}&limit=500")).await?)?;
-    let waits = |letter: &&SummaryView| matches!(letter.status, StatusName::Open | StatusName::Failed);
-    Ok(page.letters.iter().filter(waits).count() as u64)
 }
 
 async fn books(stage: &Stage) -> anyhow::Result<BooksView> {

@@ -12,12 +12,17 @@ use super::pace::{Audience, Pace};
 use super::stage::Stage;
 use super::town::Page;
 use super::words::{self, Act};
-use crate::screen::{plain, short};
+use crate::screen::{cut, plain, short, width};
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 const ALARM: Style = AnsiColor::Red.on_default();
 const GOOD: Style = AnsiColor::Green.on_default();
+
+/// What is before the words of the pager, as wide as it is.
+const PAGER: &str = "   | pager  ";
+/// How far the cause of a group is set in.
+const INDENT: usize = 9;
 
 /// How quickly it is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,27 +105,36 @@ impl Show {
 
     pub(super) fn pager(&self, pages: &[Page]) {
         for page in pages.iter().take(4) {
-            let text =
-                if page.text.is_empty() { String::new() } else { format!(": {}", end_of(&page.text, 60)) };
-            self.say(&format!("   {ALARM}▌ pager{ALARM:#}  {}{text}", plain(&page.title)));
+            let text = if page.text.is_empty() { String::new() } else { format!(": {}", page.text) };
+            let said = self.beginning(&format!("{}{text}", plain(&page.title)), PAGER.len());
+            self.say(&format!("   {ALARM}▌ pager{ALARM:#}  {said}"));
         }
         if pages.len() > 4 {
             self.say(&format!("   {ALARM}▌ pager{ALARM:#}  {DIM}and {} more{DIM:#}", pages.len() - 4));
         }
     }
 
-    pub(super) fn groups(&self, groups: &[GroupView]) {
+    pub(super) fn groups(&self, groups: &[GroupView], causes: &[String]) {
         let count = grouped(groups.iter().map(|group| group.count).sum());
         self.say(&format!("   {BOLD}{count} {}{BOLD:#}", words::GROUPED));
-        for group in groups {
-            let failure = end_of(&group.failure.message, 60);
+        for (group, cause) in groups.iter().zip(causes) {
+            let code = group.failure.code.as_deref().map(|code| format!("  {}", plain(code)));
             self.say(&format!(
-                "   {:>6} × {:<10} {:<16} {failure}",
+                "   {:>6} × {:<10} {}{}",
                 grouped(group.count),
                 plain(&group.pipeline),
-                plain(&group.event_type)
+                plain(&group.event_type),
+                code.unwrap_or_default()
             ));
+            let message = self.beginning(cause, INDENT);
+            self.say(&format!("{:INDENT$}{message}", ""));
         }
+    }
+
+    /// As much of the beginning as fits on a line after this much: what happened is said first.
+    fn beginning(&self, text: &str, after: usize) -> String {
+        let text = plain(text);
+        width().filter(|_| self.live).map_or(text.clone(), |width| cut(&text, width.saturating_sub(after)))
     }
 
     pub(super) fn crm(&self, got: &str) {
@@ -212,26 +226,5 @@ impl Bar {
     /// It will never be full.
     pub(super) fn clear(self) {
         self.bar.finish_and_clear();
-    }
-}
-
-/// The end of it: a message comes to its point last.
-fn end_of(text: &str, letters: usize) -> String {
-    let text = plain(text);
-    let surplus = text.chars().count().saturating_sub(letters);
-    if surplus == 0 {
-        return text;
-    }
-    format!("…{}", text.chars().skip(surplus + 1).collect::<String>())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_a_long_message_the_end_is_shown() {
-        assert_eq!(end_of("the bank answered 422: unknown currency", 17), "…unknown currency");
-        assert_eq!(end_of("unknown currency", 16), "unknown currency");
     }
 }

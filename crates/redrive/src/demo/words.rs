@@ -1,5 +1,8 @@
 //! What the demo says, in one place: the acts, how it opens, and what it suggests at the end.
 
+use redrive_core::fingerprint::mask;
+use redrive_server::number::grouped;
+
 use super::stage::Stage;
 
 /// A part of the story: its name, and what happens in it.
@@ -43,13 +46,54 @@ pub(super) const OUTAGE: Act = Act {
     what: &["The bank is down for a moment: its events wait, no attempts are counted, nothing dies."],
 };
 
-pub(super) const GROUPED: &str = "dead letters, by cause: what an operator sees first";
-pub(super) const DELIVERED: &str = "every letter is delivered, the files on disk are uploaded";
+pub(super) const GROUPED: &str =
+    "dead letters by cause, as an operator sees them; <n> stands for what is different in each";
+pub(super) const DELIVERED: &str = "every letter is delivered";
 pub(super) const DOWN: &str = "the pager says that the bank is down; its events wait";
 pub(super) const BACK: &str = "the bank is back";
 pub(super) const BALANCED: &str =
     "Everything that was accepted is somewhere: delivered, on its way, open, or closed by somebody.";
 pub(super) const MEND_DONE: &str = "mended: what is redriven now is delivered";
+
+/// What a number is made of: `40 orders + 2 summaries`.
+pub(super) fn sum(counts: &[(&str, u64)]) -> String {
+    let part = |(name, count): &(&str, u64)| format!("{} {name}", grouped(*count));
+    format!("= {}", counts.iter().map(part).collect::<Vec<_>>().join(" + "))
+}
+
+/// What two messages of one group have in common; <n> stands for the numbers and ids that differ.
+pub(super) fn common(one: &str, other: &str) -> String {
+    let (words, others) = (one.split(' '), other.split(' '));
+    if words.clone().count() != others.clone().count() {
+        return mask(one);
+    }
+    let word = |(word, other): (&str, &str)| if word == other { word.to_owned() } else { mask(word) };
+    words.zip(others).map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// What does not need anybody.
+pub(super) fn on_disk(clicks: u64) -> String {
+    format!("besides, {} clicks are on disk until the bucket is back: they need nobody", grouped(clicks))
+}
+
+/// What a canary leaves behind that stopped itself.
+pub(super) fn one_of(total: u64) -> String {
+    format!(
+        "1 of {} was sent, and is a new letter now; {} wait in the operation",
+        grouped(total),
+        grouped(total - 1)
+    )
+}
+
+/// What a resumed operation has done.
+pub(super) fn resumed(total: u64) -> String {
+    format!("= 1 in step 3 + {} now", grouped(total.saturating_sub(1)))
+}
+
+/// What was left.
+pub(super) fn rest(others: &[(&str, u64)]) -> String {
+    format!("{} + 1 order that failed again in step 3", sum(others))
+}
 
 /// The first lines.
 pub(super) fn opening(stage: &Stage) -> [String; 2] {
@@ -100,4 +144,20 @@ pub(super) fn program() -> String {
     let called = std::env::args().next().unwrap_or_else(|| "redrive".to_owned());
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+".contains(letter);
     if called.chars().all(is_plain) { called } else { format!("'{}'", called.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_two_messages_share_is_the_cause() {
+        let refused = |order: u32| format!("bank:80 answered 422: order {order}: unknown currency EUR");
+        assert_eq!(
+            common(&refused(7), &refused(16)),
+            "bank:80 answered 422: order <n>: unknown currency EUR"
+        );
+        assert_eq!(common("longer than 200", "longer than 200"), "longer than 200");
+        assert_eq!(common("order 7 is odd", "order 8 is"), "order <n> is odd");
+    }
 }
