@@ -116,8 +116,12 @@ const WRONG: &[Case] = &[
         &[(2, "outbox.a.handlers.X.command", "found both `http` and `command`")],
     ),
     (
+        "[outbox.a]\ndatabase = \"oracle://db/shop\"\n",
+        &[(2, "outbox.a.database", "sqlite:, postgres://, postgresql://, mysql:// or mariadb://")],
+    ),
+    (
         "[outbox.a]\nhandlers.X = { http = \"orders\" }\n",
-        &[(2, "outbox.a.handlers.X.http.url", "found \"orders\", expected an address")],
+        &[(2, "outbox.a.handlers.X.http.url", "found \"orders\", expected an http:// or https:// address")],
     ),
     (
         "[outbox.a]\nhandlers.X = { http = { timeout = \"1s\" } }\n",

@@ -67,7 +67,7 @@ impl Setting for HttpUrl {
     }
 
     fn read(node: &Node, _: &Environment) -> Result<Self, Wrong> {
-        const EXPECTED: &str = "an address such as \"http://127.0.0.1:9000/orders\"";
+        const EXPECTED: &str = "an http:// or https:// address, such as \"http://127.0.0.1:9000/orders\"";
         let url = web_address(text(node, EXPECTED)?).ok_or_else(|| Wrong::expected(EXPECTED))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(Wrong::because(

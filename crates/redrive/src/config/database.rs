@@ -25,7 +25,7 @@ pub enum Backend {
     MySql,
 }
 
-const EXPECTED: &str = "a database address that starts with sqlite:, postgres:// or mysql://, \
+const EXPECTED: &str = "a database address that starts with sqlite:, postgres://, postgresql://, mysql:// or mariadb://, \
                         or \"env:NAME\" (a variable that holds one)";
 
 impl DatabaseUrl {
