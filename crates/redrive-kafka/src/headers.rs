@@ -1,8 +1,8 @@
 //! What a dead letter says about itself, in its headers.
 //!
-//! The names are those of Spring Kafka, so that its tools read our letters; letters of Spring Kafka, Kafka
-//! Connect and Kafka Streams are understood. Beside them stand a few of our own, for what Spring has no
-//! name for:
+//! The names are those of Spring Kafka, so that its tools read our letters; letters of Spring Kafka (also those of
+//! `@RetryableTopic`, whose names lack the `dlt-`), Kafka Connect and Kafka Streams are understood. Beside them stand a
+//! few of our own, for what Spring has no name for:
 //!
 //! ```text
 //! kafka_dlt-original-topic             text        kafka_dlt-exception-fqcn     text: the kind of failure
@@ -14,6 +14,7 @@
 //! redrive-count   decimal              redrive-first-failed-at      RFC 3339
 //! redrive-origin  topic/partition/offset, on a record that was redriven
 //! redrive-seal    hexadecimal digits: proof of that
+//! redrive-unreadable-headers   text: which headers of the record could not be read, and why
 //! ```
 //!
 //! **They do not grow.** A letter that fails again keeps its first origin, its first and its latest
@@ -22,7 +23,8 @@
 use jiff::Timestamp;
 use redrive_core::failure::{Class, Code, Failure};
 
-use crate::record::{Header, ORIGIN, Position, Record};
+use crate::exception::Exception;
+use crate::record::{Header, ORIGIN, Position, Record, UNREADABLE};
 use crate::seal::SEAL;
 
 /// How often a record was redriven.
@@ -37,7 +39,6 @@ const TIMESTAMP: &str = "kafka_dlt-original-timestamp";
 const TIMESTAMP_TYPE: &str = "kafka_dlt-original-timestamp-type";
 const GROUP: &str = "kafka_dlt-original-consumer-group";
 const KIND: &str = "kafka_dlt-exception-fqcn";
-const CAUSE: &str = "kafka_dlt-exception-cause-fqcn";
 const MESSAGE: &str = "kafka_dlt-exception-message";
 const CLASS: &str = "redrive-class";
 const CODE: &str = "redrive-code";
@@ -47,10 +48,19 @@ const FIRST_FAILED_AT: &str = "redrive-first-failed-at";
 
 /// What every header that speaks of the origin starts with.
 const OF_ORIGIN: &str = "kafka_dlt-original-";
+/// What the headers of Spring Kafka start with: of its dead-letter recoverer, and of `@RetryableTopic`.
+const SPRING: [&str; 2] = ["kafka_dlt-", "kafka_"];
 /// Names that belong to a letter, not to the record it was: all that start with one of these.
-const OF_LETTERS: [&str; 5] =
-    ["kafka_dlt-", "kafka_exception-", "__connect.errors.", "__streams.errors.", "retry_topic-"];
-const OWN: [&str; 5] = [CLASS, CODE, ATTEMPTS, FAILED_AT, FIRST_FAILED_AT];
+const OF_LETTERS: [&str; 7] = [
+    "kafka_dlt-",
+    "kafka_original-",
+    "kafka_exception-",
+    "kafka_key-exception-",
+    "__connect.errors.",
+    "__streams.errors.",
+    "retry_topic-",
+];
+const OWN: [&str; 6] = [CLASS, CODE, ATTEMPTS, FAILED_AT, FIRST_FAILED_AT, UNREADABLE];
 
 /// Why and when a record became a letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +84,7 @@ pub fn annotate(record: &Record, identity: &Position, cause: &Cause) -> Vec<Head
         headers.retain(|header| !header.name.starts_with(OF_ORIGIN));
     }
     let mut first = |name: &str, value: Vec<u8>| {
-        if !headers.iter().any(|header| header.name == name) {
+        if !headers.iter().any(|header| header.name == *name) {
             headers.push(Header::new(name, value));
         }
     };
@@ -82,8 +92,8 @@ pub fn annotate(record: &Record, identity: &Position, cause: &Cause) -> Vec<Head
     first(PARTITION, identity.partition.to_be_bytes().to_vec());
     first(OFFSET, identity.offset.to_be_bytes().to_vec());
     if let Some(timestamp) = record.timestamp {
-        first(TIMESTAMP, timestamp.to_be_bytes().to_vec());
-        first(TIMESTAMP_TYPE, b"CreateTime".to_vec());
+        first(TIMESTAMP, timestamp.millis.to_be_bytes().to_vec());
+        first(TIMESTAMP_TYPE, timestamp.kind.name().as_bytes().to_vec());
     }
     first(GROUP, cause.group.as_bytes().to_vec());
     first(FIRST_FAILED_AT, cause.at.to_string().into_bytes());
@@ -102,9 +112,7 @@ pub fn annotate(record: &Record, identity: &Position, cause: &Cause) -> Vec<Head
 /// large with them.
 #[must_use]
 pub fn shortened(headers: &[Header]) -> Vec<Header> {
-    let explains = |header: &Header| {
-        header.name.starts_with("kafka_dlt-exception") || OWN.contains(&header.name.as_str())
-    };
+    let explains = |header: &Header| header.name.starts_with("kafka_dlt-exception") || is_own(header);
     headers.iter().filter(|header| !explains(header)).cloned().collect()
 }
 
@@ -112,12 +120,16 @@ pub fn shortened(headers: &[Header]) -> Vec<Header> {
 #[must_use]
 pub fn original(headers: &[Header]) -> Vec<Header> {
     let is_original = |header: &&Header| {
-        let name = header.name.as_str();
+        let name = &header.name;
         !OF_LETTERS.iter().any(|prefix| name.starts_with(prefix))
-            && !OWN.contains(&name)
-            && !matches!(name, REDRIVE_COUNT | ORIGIN | SEAL)
+            && !is_own(header)
+            && ![REDRIVE_COUNT, ORIGIN, SEAL].iter().any(|own| name == own)
     };
     headers.iter().filter(is_original).cloned().collect()
+}
+
+fn is_own(header: &Header) -> bool {
+    OWN.iter().any(|own| header.name == *own)
 }
 
 /// What a letter says, whoever wrote it.
@@ -125,6 +137,8 @@ pub fn original(headers: &[Header]) -> Vec<Header> {
 pub struct Reading {
     /// Where the record was first, as far as it says.
     pub origin: Option<Position>,
+    /// The consumer group or connector that gave up, as far as it says.
+    pub group: Option<String>,
     /// When it was written there, in milliseconds, as far as it says.
     pub written: Option<i64>,
     /// What went wrong.
@@ -146,7 +160,10 @@ pub fn read(record: &Record) -> Reading {
     let time = |name: &str| text(name).and_then(|text| text.parse().ok());
     Reading {
         origin: origin(record),
-        written: record.headers.iter().find(|header| header.name == TIMESTAMP).and_then(number),
+        group: [GROUP, "__connect.errors.connector.name"].into_iter().find_map(text).map(str::to_owned),
+        written: SPRING
+            .iter()
+            .find_map(|family| first(record, &format!("{family}original-timestamp")).and_then(number)),
         failure: failure(record),
         attempts: attempts_so_far(record).max(1),
         failed_at: time(FAILED_AT),
@@ -158,17 +175,24 @@ pub fn read(record: &Record) -> Reading {
 /// Where a letter says that its record was first.
 #[must_use]
 pub fn origin(record: &Record) -> Option<Position> {
-    let first = |name: &str| record.headers.iter().find(|header| header.name == name);
-    let text = |name: &str| first(name).and_then(Header::text);
-    if let Some(topic) = text(TOPIC) {
-        let partition = i32::try_from(number(first(PARTITION)?)?).ok()?;
-        return Some(Position::new(topic, partition, number(first(OFFSET)?)?));
-    }
-    ["__connect.errors.", "__streams.errors."].iter().find_map(|family| {
-        let part = |name: &str| text(&format!("{family}{name}"));
-        let partition = part("partition")?.parse().ok()?;
-        Some(Position::new(part("topic")?, partition, part("offset")?.parse().ok()?))
+    SPRING.iter().find_map(|family| origin_of_spring(record, family)).or_else(|| {
+        let text = |name: &str| first(record, name).and_then(Header::text);
+        ["__connect.errors.", "__streams.errors."].iter().find_map(|family| {
+            let part = |name: &str| text(&format!("{family}{name}"));
+            let partition = part("partition")?.parse().ok()?;
+            Some(Position::new(part("topic")?, partition, part("offset")?.parse().ok()?))
+        })
     })
+}
+
+fn origin_of_spring(record: &Record, family: &str) -> Option<Position> {
+    let part = |name: &str| first(record, &format!("{family}original-{name}"));
+    let partition = i32::try_from(number(part("partition")?)?).ok()?;
+    Some(Position::new(part("topic")?.text()?, partition, number(part("offset")?)?))
+}
+
+fn first<'a>(record: &'a Record, name: &str) -> Option<&'a Header> {
+    record.headers.iter().find(|header| header.name == *name)
 }
 
 /// What stays of the headers when a letter is written: of ours the first origin and the first
@@ -176,10 +200,11 @@ pub fn origin(record: &Record) -> Option<Position> {
 fn kept(headers: &[Header]) -> Vec<Header> {
     let mut kept: Vec<Header> = Vec::with_capacity(headers.len() + 12);
     for header in headers {
-        let name = header.name.as_str();
-        let once = name.starts_with("kafka_dlt-") || name == FIRST_FAILED_AT;
-        let replaced = OWN.contains(&name) && name != FIRST_FAILED_AT;
-        let is_repeated = once && kept.iter().any(|other| other.name == name);
+        let name = &header.name;
+        let is_first_time = *name == FIRST_FAILED_AT;
+        let once = name.starts_with("kafka_dlt-") || is_first_time || *name == UNREADABLE;
+        let replaced = is_own(header) && !once;
+        let is_repeated = once && kept.iter().any(|other| other.name == *name);
         if !replaced && !is_repeated {
             kept.push(header.clone());
         }
@@ -190,23 +215,49 @@ fn kept(headers: &[Header]) -> Vec<Header> {
 fn failure(record: &Record) -> Failure {
     let text = |name: &str| record.header(name).and_then(Header::text).filter(|text| !text.is_empty());
     let class = text(CLASS).map_or(Class::Unclassified, Class::from_name);
-    // Spring wraps what the listener threw; the cause is what people look for.
-    let kinds = [CAUSE, KIND, "kafka_dlt-key-exception-fqcn", "__connect.errors.exception.class.name"];
-    let kind = kinds.into_iter().chain(["__streams.errors.exception"]).find_map(text);
-    let messages = [MESSAGE, "kafka_dlt-key-exception-message", "__connect.errors.exception.message"];
-    let message = messages.into_iter().chain(["__streams.errors.message"]).find_map(text);
-    let kind = if text(CLASS).is_some() { text(KIND).or(kind) } else { kind };
-    let unsaid = "the letter does not say why it failed";
-    let failure = Failure::new(class, kind.unwrap_or("Unknown"), message.unwrap_or(unsaid));
+    let ours = || Some((text(KIND)?.to_owned(), text(MESSAGE).map(str::to_owned)));
+    let others = || springs(&text).or_else(|| of_family(&text, "__connect.errors.", "exception.class.name"));
+    let others = || others().or_else(|| of_family(&text, "__streams.errors.", "exception"));
+    let found = text(CLASS).and_then(|_| ours()).or_else(others);
+    let (kind, message) = found.unwrap_or_else(|| ("Unknown".to_owned(), None));
+    let message = message.unwrap_or_else(|| "the letter does not say why it failed".to_owned());
+    let failure = Failure::new(class, kind, message);
     match text(CODE).and_then(|code| code.parse::<Code>().ok()) {
         Some(code) => failure.with_code(code),
         None => failure,
     }
 }
 
+/// What Kafka Connect and Kafka Streams say of a failure.
+fn of_family<'a>(
+    text: &impl Fn(&str) -> Option<&'a str>,
+    family: &str,
+    kind: &str,
+) -> Option<(String, Option<String>)> {
+    let kind = text(&format!("{family}{kind}"));
+    let messages = ["exception.message", "message"];
+    let message = messages.iter().find_map(|name| text(&format!("{family}{name}"))).map(str::to_owned);
+    (kind.is_some() || message.is_some()).then(|| (kind.unwrap_or("Unknown").to_owned(), message))
+}
+
+/// What Spring says of a failure.
+fn springs<'a>(text: &impl Fn(&str) -> Option<&'a str>) -> Option<(String, Option<String>)> {
+    SPRING.iter().find_map(|family| {
+        let part = |name: &str| text(&format!("{family}{name}"));
+        let exception = Exception {
+            class: part("exception-fqcn").or_else(|| part("key-exception-fqcn")),
+            cause: part("exception-cause-fqcn"),
+            message: part("exception-message").or_else(|| part("key-exception-message")),
+            trace: part("exception-stacktrace").or_else(|| part("key-exception-stacktrace")),
+        };
+        exception.failure()
+    })
+}
+
 fn attempts_so_far(record: &Record) -> u32 {
     let ours = record.header(ATTEMPTS).and_then(Header::text).and_then(|text| text.parse().ok());
-    let springs = || record.header("retry_topic-attempts").and_then(number);
+    // Spring writes the number of the attempt that would come next.
+    let springs = || record.header("retry_topic-attempts").and_then(number).map(|next| (next - 1).max(1));
     ours.or_else(|| springs().and_then(|attempts| u32::try_from(attempts).ok())).unwrap_or(0)
 }
 
@@ -214,6 +265,7 @@ fn attempts_so_far(record: &Record) -> u32 {
 fn number(header: &Header) -> Option<i64> {
     let value = header.value.as_deref()?;
     match value.len() {
+        1 if !is_decimal(value) => Some(value[0].into()),
         4 if !is_decimal(value) => value.try_into().ok().map(i32::from_be_bytes).map(i64::from),
         8 if !is_decimal(value) => value.try_into().ok().map(i64::from_be_bytes),
         _ => header.text()?.parse().ok(),
@@ -236,11 +288,12 @@ mod tests {
     use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 
     use super::*;
+    use crate::record::{HeaderName, RecordTime, TimeKind};
 
     fn record(headers: Vec<Header>) -> Record {
         Record {
             position: Position::new("decision-logs", 3, 42),
-            timestamp: Some(1_700_000_000_000),
+            timestamp: Some(RecordTime::created(1_700_000_000_000)),
             key: Some(b"k".to_vec()),
             value: Some(b"not json".to_vec()),
             headers,
@@ -323,8 +376,52 @@ mod tests {
         ]));
         assert_eq!(reading.origin.unwrap().to_string(), "orders/1/256");
         assert_eq!(reading.failure.kind, "java.lang.IllegalStateException");
-        assert_eq!(reading.failure.message, "Listener failed; no stock");
+        assert_eq!(reading.failure.message, "no stock");
+        assert_eq!(reading.attempts, 3, "the header is the number of the next attempt");
+    }
+
+    /// Its names lack the `dlt-`: such letters had no origin, and could not be redriven.
+    #[test]
+    fn letters_of_springs_retryable_topics_are_understood() {
+        let headers = vec![
+            Header::new("trace", "7"),
+            Header::new("kafka_original-topic", "orders"),
+            Header::new("kafka_original-partition", 1_i32.to_be_bytes()),
+            Header::new("kafka_original-offset", 256_i64.to_be_bytes()),
+            Header::new("kafka_original-timestamp", 1_700_000_000_000_i64.to_be_bytes()),
+            Header::new("kafka_original-timestamp-type", "CreateTime"),
+            Header::new("kafka_dlt-original-consumer-group", "shipping"),
+            Header::new(
+                "kafka_exception-fqcn",
+                "org.springframework.kafka.listener.ListenerExecutionFailedException",
+            ),
+            Header::new("kafka_exception-cause-fqcn", "com.acme.OutOfStock"),
+            Header::new(
+                "kafka_exception-message",
+                "Listener method 'public void com.acme.Shipping.on(java.lang.String)' threw exception; no stock",
+            ),
+            Header::new("kafka_exception-stacktrace", "…"),
+            Header::new("retry_topic-attempts", [0, 0, 0, 5]),
+            Header::new("retry_topic-original-timestamp", [1, 139, 207, 229, 104, 0]),
+        ];
+        let letter = record(headers);
+        let reading = read(&letter);
+        assert_eq!(reading.origin.unwrap().to_string(), "orders/1/256");
+        assert_eq!(reading.group.as_deref(), Some("shipping"));
+        assert_eq!(reading.written, Some(1_700_000_000_000));
+        assert_eq!(reading.failure.kind, "com.acme.OutOfStock");
+        assert_eq!(reading.failure.message, "no stock");
         assert_eq!(reading.attempts, 4);
+        assert_eq!(original(&letter.headers), letter.headers[..1], "Spring would keep a stale origin");
+    }
+
+    #[test]
+    fn a_letter_says_who_wrote_the_time_of_its_record() {
+        let mut record = record(vec![]);
+        record.timestamp = Some(RecordTime { millis: 7, kind: TimeKind::LogAppendTime });
+        let headers = annotate(&record, &record.position, &cause("boom", 1));
+        let kind = headers.iter().find(|header| header.name == TIMESTAMP_TYPE).and_then(Header::text);
+        assert_eq!(kind, Some("LogAppendTime"));
     }
 
     #[test]
@@ -381,10 +478,12 @@ mod tests {
         #[test]
         fn no_headers_make_it_panic_and_headers_of_others_survive(
             names in proptest::collection::vec("(kafka_dlt-original-offset|redrive-attempts|x|[a-z-]{0,6})", 0..6),
-            values in proptest::collection::vec(proptest::option::of(proptest::collection::vec(proptest::num::u8::ANY, 0..9)), 6),
+            odd in proptest::collection::vec(proptest::num::u8::ANY, 0..9),
+            values in proptest::collection::vec(proptest::option::of(proptest::collection::vec(proptest::num::u8::ANY, 0..9)), 7),
         ) {
+            let names = names.into_iter().map(HeaderName::from).chain([odd.into()]);
             let headers: Vec<Header> =
-                names.into_iter().zip(values).map(|(name, value)| Header { name, value }).collect();
+                names.zip(values).map(|(name, value)| Header { name, value }).collect();
             let record = record(headers.clone());
             let letter = Record { headers: annotate(&record, &record.position, &cause("boom", 1)), ..record.clone() };
             prop_assert_eq!(read(&letter).failure.message, "boom");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{Header as KafkaHeader, OwnedHeaders};
+use rdkafka::message::OwnedHeaders;
 use rdkafka::producer::future_producer::DeliveryFuture;
 use rdkafka::producer::{FutureProducer, FutureRecord, Producer as _};
 use redrive_core::failure::{Code, Failure};
@@ -20,6 +20,7 @@ use crate::client::{Cluster, failure};
 use crate::error_name::name;
 use crate::headers::shortened;
 use crate::outgoing::Outgoing;
+use crate::settings::RefusedSettings;
 use crate::topics;
 
 /// How often a full queue is looked at again.
@@ -56,9 +57,9 @@ impl Publisher {
     /// A publisher to this cluster; a record may take so long. Brokers that are away are found when it is used.
     ///
     /// # Errors
-    /// [`KafkaError`] when the settings contradict each other.
-    pub fn new(cluster: Cluster, timeout: Duration) -> Result<Self, KafkaError> {
-        let producer = RwLock::new(cluster.producer(timeout).create()?);
+    /// [`RefusedSettings`] when librdkafka does not accept the settings.
+    pub fn new(cluster: Cluster, timeout: Duration) -> Result<Self, RefusedSettings> {
+        let producer = RwLock::new(cluster.create(&cluster.producer(timeout))?);
         Ok(Self { cluster, timeout, producer })
     }
 
@@ -196,7 +197,7 @@ impl Publisher {
 
     fn replace(&self, current: &mut FutureProducer, why: &str) {
         tracing::warn!(brokers = %self.cluster.brokers, why, "the Kafka producer broke and is replaced");
-        match self.cluster.producer(self.timeout).create() {
+        match self.cluster.create(&self.cluster.producer(self.timeout)) {
             // It waits for its threads: neither under the lock nor on a thread that others need.
             Ok(fresh) => {
                 let broken = std::mem::replace(current, fresh);
@@ -241,7 +242,7 @@ fn record(outgoing: &Outgoing, way: Way) -> FutureRecord<'_, [u8], [u8]> {
     let short = matches!(way, Way::Shortened).then(|| shortened(&outgoing.headers));
     let headers = short.as_ref().unwrap_or(&outgoing.headers);
     let headers = headers.iter().fold(OwnedHeaders::new_with_capacity(headers.len()), |headers, header| {
-        headers.insert(KafkaHeader { key: &header.name, value: header.value.as_deref() })
+        redrive_kafka_headers::push(headers, header.name.as_bytes(), header.value.as_deref())
     });
     let mut record = FutureRecord::to(&outgoing.topic).headers(headers);
     if let (Some(partition), Way::AsIs) = (outgoing.partition, way) {

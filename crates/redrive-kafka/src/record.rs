@@ -1,13 +1,18 @@
 //! A record of a topic, owned, byte for byte.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
+use rdkafka::Timestamp;
+use rdkafka::message::{BorrowedMessage, Message as _};
+use redrive_kafka_headers::RawHeader;
 
 /// The header that a redriven record carries: where it was first, as `topic/partition/offset`.
 pub const ORIGIN: &str = "redrive-origin";
+/// The header that says which headers of a record could not be read, and why.
+pub const UNREADABLE: &str = "redrive-unreadable-headers";
 
 /// A place in a topic.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,11 +59,59 @@ impl FromStr for Position {
     }
 }
 
+/// The name of a header: any bytes, though nearly always text.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HeaderName(Vec<u8>);
+
+impl HeaderName {
+    /// Its bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// As text; what is not UTF-8 is replaced.
+    #[must_use]
+    pub fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.0)
+    }
+
+    /// Whether it begins so.
+    #[must_use]
+    pub fn starts_with(&self, prefix: &str) -> bool {
+        self.0.starts_with(prefix.as_bytes())
+    }
+}
+
+impl<T: Into<Vec<u8>>> From<T> for HeaderName {
+    fn from(name: T) -> Self {
+        Self(name.into())
+    }
+}
+
+impl PartialEq<str> for HeaderName {
+    fn eq(&self, other: &str) -> bool {
+        self.0 == other.as_bytes()
+    }
+}
+
+impl PartialEq<&str> for HeaderName {
+    fn eq(&self, other: &&str) -> bool {
+        *self == **other
+    }
+}
+
+impl fmt::Debug for HeaderName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
 /// A header. Kafka knows headers without a value, which are not the same as empty ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// Its name; several headers may share one.
-    pub name: String,
+    pub name: HeaderName,
     /// Its value.
     pub value: Option<Vec<u8>>,
 }
@@ -67,7 +120,7 @@ impl Header {
     /// A header with a value.
     #[must_use]
     pub fn new(name: &str, value: impl Into<Vec<u8>>) -> Self {
-        Self { name: name.to_owned(), value: Some(value.into()) }
+        Self { name: name.into(), value: Some(value.into()) }
     }
 
     /// Its value as text, where it is text.
@@ -77,13 +130,58 @@ impl Header {
     }
 }
 
+/// When a record was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordTime {
+    /// In milliseconds since 1970.
+    pub millis: i64,
+    /// Who says so.
+    pub kind: TimeKind,
+}
+
+/// Who says when a record was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeKind {
+    /// Its producer.
+    CreateTime,
+    /// The broker.
+    LogAppendTime,
+}
+
+impl RecordTime {
+    /// As its producer says.
+    #[must_use]
+    pub const fn created(millis: i64) -> Self {
+        Self { millis, kind: TimeKind::CreateTime }
+    }
+
+    fn of(timestamp: Timestamp) -> Option<Self> {
+        match timestamp {
+            Timestamp::NotAvailable => None,
+            Timestamp::CreateTime(millis) => Some(Self::created(millis)),
+            Timestamp::LogAppendTime(millis) => Some(Self { millis, kind: TimeKind::LogAppendTime }),
+        }
+    }
+}
+
+impl TimeKind {
+    /// Its name in Kafka.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::CreateTime => "CreateTime",
+            Self::LogAppendTime => "LogAppendTime",
+        }
+    }
+}
+
 /// A record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// Where it lies.
     pub position: Position,
-    /// When it was written, in milliseconds since 1970.
-    pub timestamp: Option<i64>,
+    /// When it was written.
+    pub timestamp: Option<RecordTime>,
     /// Its key.
     pub key: Option<Vec<u8>>,
     /// Its value; nothing in a tombstone.
@@ -93,26 +191,20 @@ pub struct Record {
 }
 
 impl Record {
-    /// A copy of what the client lent us; `topic` saves a copy of the name.
+    /// A copy of what the client lent us; `topic` saves a copy of the name. Headers that cannot be read are no reason to
+    /// stop: a header of ours says which ones they were.
     #[must_use]
     pub fn of(message: &BorrowedMessage<'_>, topic: &Arc<str>) -> Self {
-        let headers = message.headers().map(|headers| {
-            let owned = |header: rdkafka::message::Header<'_, &[u8]>| Header {
-                name: header.key.to_owned(),
-                value: header.value.map(<[u8]>::to_vec),
-            };
-            headers.iter().map(owned).collect()
-        });
         Self {
             position: Position {
                 topic: Arc::clone(topic),
                 partition: message.partition(),
                 offset: message.offset(),
             },
-            timestamp: message.timestamp().to_millis(),
+            timestamp: RecordTime::of(message.timestamp()),
             key: message.key().map(<[u8]>::to_vec),
             value: message.payload().map(<[u8]>::to_vec),
-            headers: headers.unwrap_or_default(),
+            headers: headers(message),
         }
     }
 
@@ -120,7 +212,8 @@ impl Record {
     #[must_use]
     pub fn size(&self) -> usize {
         let len = |bytes: &Option<Vec<u8>>| bytes.as_ref().map_or(0, Vec::len);
-        let headers: usize = self.headers.iter().map(|header| header.name.len() + len(&header.value)).sum();
+        let headers: usize =
+            self.headers.iter().map(|header| header.name.as_bytes().len() + len(&header.value)).sum();
         len(&self.key) + len(&self.value) + headers
     }
 
@@ -129,6 +222,26 @@ impl Record {
     pub fn header(&self, name: &str) -> Option<&Header> {
         self.headers.iter().rev().find(|header| header.name == name)
     }
+}
+
+fn headers(message: &BorrowedMessage<'_>) -> Vec<Header> {
+    let found = match redrive_kafka_headers::read(message) {
+        Ok(found) => found,
+        Err(error) => return vec![Header::new(UNREADABLE, format!("all of them: {error}"))],
+    };
+    let cut: Vec<String> = found
+        .iter()
+        .enumerate()
+        .filter(|(_, header)| header.is_cut)
+        .map(|(at, header)| format!("{} ({}…)", at + 1, header.name.escape_ascii()))
+        .collect();
+    let owned = |header: RawHeader| Header { name: header.name.into(), value: header.value };
+    let mut headers: Vec<Header> = found.into_iter().map(owned).collect();
+    if !cut.is_empty() {
+        let why = format!("the name of header {}: it goes on after a zero byte", cut.join(", "));
+        headers.push(Header::new(UNREADABLE, why));
+    }
+    headers
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redrive_kafka::column::{Column, Kind};
 use redrive_kafka::decode::Decoder;
-use redrive_kafka::record::{Position, Record};
+use redrive_kafka::record::{Position, Record, RecordTime};
 use redrive_kafka::sink::{MySqlSink, PostgresSink, Sink, SinkTable, SqliteSink};
 use redrive_testkit::{Backend, Client, TestDatabase};
 
@@ -65,7 +65,7 @@ pub(crate) fn sink_at(backend: Backend, url: &str, table: SinkTable, timeout: Du
 pub(crate) fn record(offset: i64, value: impl Into<Vec<u8>>) -> Record {
     Record {
         position: Position::new("decision-logs", 0, offset),
-        timestamp: Some(1_700_000_000_000),
+        timestamp: Some(RecordTime::created(1_700_000_000_000)),
         key: None,
         value: Some(value.into()),
         headers: Vec::new(),

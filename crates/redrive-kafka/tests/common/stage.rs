@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
-use rdkafka::message::{Header as KafkaHeader, Message as _, OwnedHeaders};
+use rdkafka::message::{Message as _, OwnedHeaders};
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{DefaultProducerContext, FutureProducer, FutureRecord};
 use rdkafka::{Offset, TopicPartitionList};
@@ -20,6 +20,7 @@ use redrive_kafka::{
     BatchOptions, Cluster, KafkaPipeline, KafkaPipelineOptions, LetterTopics, Retries, Silent,
 };
 use redrive_testkit::TestDatabase;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -109,6 +110,8 @@ pub(crate) fn seal() -> Seal {
 /// A pipeline at work.
 pub(crate) struct Running {
     pub(crate) pipeline: Arc<KafkaPipeline>,
+    /// Pauses it.
+    pub(crate) switch: watch::Sender<bool>,
     stop: CancellationToken,
     task: Option<JoinHandle<()>>,
 }
@@ -122,11 +125,20 @@ impl Drop for Running {
 
 impl Running {
     pub(crate) fn start(options: KafkaPipelineOptions, sink: Arc<dyn Sink>) -> Self {
+        Self::start_switched(options, sink, watch::Sender::new(false))
+    }
+
+    /// As this switch says, from the beginning.
+    pub(crate) fn start_switched(
+        options: KafkaPipelineOptions,
+        sink: Arc<dyn Sink>,
+        switch: watch::Sender<bool>,
+    ) -> Self {
         let pipeline = KafkaPipeline::new(options, decoder(), sink, Arc::new(Silent)).unwrap();
-        let pipeline = Arc::new(pipeline.sealed_by(seal()));
+        let pipeline = Arc::new(pipeline.sealed_by(seal()).paused_by(switch.subscribe()));
         let stop = CancellationToken::new();
         let task = tokio::spawn(Arc::clone(&pipeline).run(stop.clone()));
-        Self { pipeline, stop, task: Some(task) }
+        Self { pipeline, switch, stop, task: Some(task) }
     }
 
     /// Waits until every letter on disk is in Kafka. Otherwise says how many are not, and why.
@@ -166,6 +178,7 @@ pub(crate) struct Sent {
     pub(crate) key: Option<Vec<u8>>,
     pub(crate) value: Option<Vec<u8>>,
     pub(crate) headers: Vec<Header>,
+    pub(crate) timestamp: Option<i64>,
 }
 
 impl Sent {
@@ -206,7 +219,7 @@ async fn produce_with(producer: &FutureProducer, topic: &str, records: &[Sent]) 
     let mut reports = Vec::new();
     for sent in records {
         let headers = sent.headers.iter().fold(OwnedHeaders::new(), |headers, header| {
-            headers.insert(KafkaHeader { key: &header.name, value: header.value.as_deref() })
+            redrive_kafka_headers::push(headers, header.name.as_bytes(), header.value.as_deref())
         });
         loop {
             let mut record =
@@ -216,6 +229,9 @@ async fn produce_with(producer: &FutureProducer, topic: &str, records: &[Sent]) 
             }
             if let Some(value) = &sent.value {
                 record = record.payload(value);
+            }
+            if let Some(timestamp) = sent.timestamp {
+                record = record.timestamp(timestamp);
             }
             match producer.send_result(record) {
                 Ok(report) => break reports.push(report),
@@ -284,6 +300,17 @@ async fn ends(brokers: &str, topic: &str) -> BTreeMap<i32, i64> {
         partitions.iter().map(|partition| (partition.id(), end(partition.id()))).collect()
     });
     asked.await.unwrap()
+}
+
+/// Changes a setting of a topic.
+pub(crate) async fn set(brokers: &str, topic: &str, (name, value): (&str, &str)) {
+    use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, ResourceSpecifier};
+    let admin: AdminClient<rdkafka::client::DefaultClientContext> =
+        ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap();
+    let change = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(name, value);
+    for result in admin.alter_configs(&[change], &AdminOptions::new()).await.unwrap() {
+        result.unwrap();
+    }
 }
 
 /// Deletes a topic, and makes it anew.
