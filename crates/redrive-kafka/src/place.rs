@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use redrive_store::{Parked, Place, Reading};
+use redrive_store::{Place, Reading};
 
 use crate::letter::letter;
 use crate::record::Record;
@@ -52,13 +52,9 @@ impl Places {
         let mut reading = Reading::default();
         let mut next: BTreeMap<Partition, i64> = BTreeMap::new();
         for record in batch {
-            let (letter, (partition, offset)) = (letter(record), at(record));
-            if partition.0 == self.parking {
-                let at = Place::new(&partition.0, partition.1, offset);
-                reading.parked.push(Parked { source: letter.source.clone(), at });
-            }
+            let (partition, offset) = at(record);
+            reading.letters.push(letter(record, partition.0 == self.parking));
             next.insert(partition, offset + 1);
-            reading.letters.push(letter);
         }
         let place = |((topic, partition), next): (Partition, i64)| Place::new(&topic, partition, next);
         reading.next = next.into_iter().map(place).collect();
@@ -101,7 +97,7 @@ mod tests {
         let record =
             (0..TOPICS.len(), 0..4_i32, 0..1_000_000_i64).prop_map(|(topic, partition, offset)| Record {
                 position: Position::new(TOPICS[topic], partition, offset),
-                timestamp: Some(0),
+                timestamp: None,
                 key: None,
                 value: None,
                 headers: Vec::new(),
@@ -131,7 +127,7 @@ mod tests {
                 let reading = Places::new("logs-parking".into()).reading(&batch);
                 prop_assert_eq!(reading.letters.len(), batch.len());
                 let parked = batch.iter().filter(|record| &*record.position.topic == "logs-parking");
-                prop_assert_eq!(reading.parked.len(), parked.count());
+                prop_assert_eq!(reading.letters.iter().filter(|letter| letter.is_parked).count(), parked.count());
                 for record in &batch {
                     let at = &record.position;
                     let mut next = reading.next.iter();

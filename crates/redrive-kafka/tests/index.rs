@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use common::prepare;
 use common::stage::{
-    Running, Sent, committed, count, decision, lag, mock, options, poison, produce, read, real, recreate,
-    seal, sink, until,
+    Running, Sent, committed, count, create_with, decision, lag, mock, options, poison, produce, read, real,
+    recreate, seal, set, sink, until,
 };
 use redrive_core::dead_letter::{
     DeadLetterQueue as _, Filter, Operator, Order, Origin, Page, PipelineKind, Status,
@@ -18,6 +18,7 @@ use redrive_core::handler::Handler as _;
 use redrive_kafka::index::{IndexOptions, index};
 use redrive_kafka::record::Header;
 use redrive_kafka::redriver::Redriver;
+use redrive_kafka::refused::index_refused;
 use redrive_store::{Database, Letters, Place, Reading};
 use redrive_testkit::{Client, TestDatabase};
 use tokio::task::JoinHandle;
@@ -259,6 +260,41 @@ async fn a_topic_that_was_made_anew_is_read_from_its_beginning() {
     let indexing = Indexing::start(&running, &letters);
     until("three more", async || stored(&own).await == 13).await;
     assert!(letters.places().await.unwrap().contains(&Place::new(&dlq, 0, 3)));
+    indexing.stop().await;
+    running.stop().await;
+}
+
+/// A letter that Kafka refused was on disk, and neither listed nor counted; it was tried again after five minutes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_letter_that_kafka_refuses_is_listed_and_is_the_same_once_the_topic_takes_it() {
+    let Some((brokers, topic)) = real(file!(), 1).await else { return };
+    let dlq = format!("{topic}-dlq");
+    create_with(&brokers, &dlq, 1, &[("max.message.bytes", "2000")]).await;
+    let (database, own) = (redrive_testkit::sqlite(), redrive_testkit::sqlite());
+    prepare(&database).await;
+    let letters = store(&own).await;
+    let folder = tempfile::tempdir().unwrap();
+    let running = Running::start(options(&brokers, &topic, folder.path()), sink(&database));
+    let indexing = Indexing::start(&running, &letters);
+    let stop = CancellationToken::new();
+    let refused =
+        tokio::spawn(index_refused(Arc::clone(&running.pipeline), Arc::clone(&letters), stop.clone()));
+    produce(&brokers, &topic, &[Sent::text(0, "x".repeat(10_000))]).await;
+    until("one letter", async || letters.stats().await.unwrap().waiting() == 1).await;
+    assert_eq!((running.pipeline.on_disk(), count(&brokers, &dlq).await), ((0, 1), 0));
+    let listed = letters.list(&Filter::default(), Page::first(9)).await.unwrap().letters;
+    let letter = letters.get(&listed[0].id.local).await.unwrap().unwrap();
+    assert_eq!(letter.payload.len(), 10_000);
+    assert_eq!(letter.origin, Origin::Topic { topic: topic.clone(), partition: 0, offset: 0 });
+    assert!(letter.headers.iter().any(|(name, _)| name == "redrive:on-disk"), "{:?}", letter.headers);
+
+    set(&brokers, &dlq, ("max.message.bytes", "1000000")).await;
+    until("it is in its topic", async || count(&brokers, &dlq).await == 1).await;
+    let is_read = async || letters.places().await.unwrap().contains(&Place::new(&dlq, 0, 1));
+    until("it is read", is_read).await;
+    assert_eq!(stored(&own).await, 1);
+    stop.cancel();
+    refused.await.unwrap();
     indexing.stop().await;
     running.stop().await;
 }

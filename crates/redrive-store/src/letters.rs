@@ -18,6 +18,7 @@ use crate::dialect::Dialect;
 use crate::error::{Error, again};
 use crate::index::{Index, Left, Place, Reading};
 use crate::insert::{Insert, Kind, OnConflict, chunks};
+use crate::merge::merge;
 use crate::queue::{Queue, work_store};
 use crate::row::Times;
 use crate::schema;
@@ -60,7 +61,7 @@ impl NewLetter {
         2 * self.payload.len() + headers
     }
 
-    fn check(&self) -> Result<(), Refused> {
+    pub(crate) fn check(&self) -> Result<(), Refused> {
         required("source", &self.source, MAX_KEY)?;
         storable("event_type", &self.event_type, MAX_TYPE)?;
         storable("key", &self.key, MAX_KEY)?;
@@ -82,7 +83,7 @@ pub struct Letters {
 }
 
 const SCHEMA: Sql = sql!(each "letters/schema.sql");
-const COLUMNS: [(&str, Kind); 18] = [
+const COLUMNS: [(&str, Kind); 19] = [
     ("pipeline", Kind::Text),
     ("kind", Kind::Text),
     ("source", Kind::Text),
@@ -101,7 +102,17 @@ const COLUMNS: [(&str, Kind); 18] = [
     ("history", Kind::Text),
     ("first_failed_at", Kind::Time),
     ("failed_at", Kind::Time),
+    ("record_key", Kind::Text),
 ];
+
+/// A letter on its way into the table.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    letter: &'a NewLetter,
+    source: &'a str,
+    /// Which record failed, of letters that lie in topics.
+    record: Option<&'a str>,
+}
 
 impl Letters {
     /// The letters of this pipeline. Nothing is asked of the database yet.
@@ -157,29 +168,39 @@ impl Letters {
     /// # Errors
     /// [`Error::Refused`] names the first letter that cannot be kept; none is stored then.
     pub async fn add(&self, letters: &[NewLetter]) -> Result<usize, Error> {
-        self.take_in(letters, None).await
+        for (item, letter) in letters.iter().enumerate() {
+            letter.check().map_err(|source| Error::Refused { item, source })?;
+        }
+        let entry = |letter| Entry { letter, source: &letter.source, record: None };
+        again(async || {
+            let mut session = self.database.begin().await?;
+            let added = self.insert_all(&mut session, letters.iter().map(entry).collect()).await?;
+            session.commit().await?;
+            Ok(added)
+        })
+        .await
     }
 
-    /// Takes in what was read of topics, as [`Letters::add`] does, and remembers where to go on: all of it or
-    /// nothing. A place moves forward only. Returns how many letters were new.
+    /// Takes in what was read of topics, and remembers where to go on: all of it or nothing. A message that was taken in
+    /// before is passed over, and one of a record that a letter waits for merges into that letter. A place moves forward
+    /// only. Returns how many letters are new.
     ///
     /// # Errors
     /// [`Error::Refused`] names the first letter or place that cannot be kept.
     pub async fn add_read(&self, reading: &Reading) -> Result<usize, Error> {
         reading.check()?;
-        self.take_in(&reading.letters, Some(reading)).await
-    }
-
-    async fn take_in(&self, letters: &[NewLetter], reading: Option<&Reading>) -> Result<usize, Error> {
-        for (item, letter) in letters.iter().enumerate() {
-            letter.check().map_err(|source| Error::Refused { item, source })?;
-        }
         again(async || {
             let mut session = self.database.begin().await?;
-            let added = self.insert_all(&mut session, letters).await?;
-            if let Some(reading) = reading {
-                self.index.keep(&mut session, reading).await?;
-            }
+            let unread = self.index.unread(&mut session, reading).await?;
+            let known = self.index.known(&mut session, &unread).await?;
+            let merged = merge(&unread, known);
+            let entries = merged.new.iter().map(|(read, source)| Entry {
+                letter: &read.letter,
+                source,
+                record: Some(&read.record),
+            });
+            let added = self.insert_all(&mut session, entries.collect()).await?;
+            self.index.keep(&mut session, &merged, &reading.next).await?;
             session.commit().await?;
             Ok(added)
         })
@@ -231,12 +252,11 @@ impl Letters {
         self.index.done_statement()
     }
 
-    async fn insert_all(&self, session: &mut Session, letters: &[NewLetter]) -> Result<usize, Error> {
+    async fn insert_all(&self, session: &mut Session, mut entries: Vec<Entry<'_>>) -> Result<usize, Error> {
         let mut added = 0;
-        // In the order of the sources: two that read the same topic would otherwise wait for each other.
-        let mut letters: Vec<&NewLetter> = letters.iter().collect();
-        letters.sort_by_key(|letter| &letter.source);
-        for chunk in chunks(&letters, |letter| letter.size()) {
+        // In the order of the sources: two that hand the same letters in would otherwise wait for each other.
+        entries.sort_by_key(|entry| entry.source);
+        for chunk in chunks(&entries, |entry| entry.letter.size()) {
             added += self.insert.run(session, self.columns(chunk)).await?.len();
         }
         Ok(added)
@@ -274,22 +294,19 @@ impl Letters {
         Ok(states.into_iter().find(|known| known.column() == state))
     }
 
-    fn columns(&self, letters: &[&NewLetter]) -> Vec<Column> {
-        let texts = |of: &dyn Fn(&NewLetter) -> String| {
-            Column::Texts(letters.iter().map(|letter| of(letter)).collect())
-        };
-        let opt = |of: &dyn Fn(&NewLetter) -> Option<String>| {
-            Column::OptTexts(letters.iter().map(|letter| of(letter)).collect())
-        };
+    fn columns(&self, entries: &[Entry<'_>]) -> Vec<Column> {
+        let letters = || entries.iter().map(|entry| entry.letter);
+        let texts = |of: &dyn Fn(&NewLetter) -> String| Column::Texts(letters().map(of).collect());
+        let opt = |of: &dyn Fn(&NewLetter) -> Option<String>| Column::OptTexts(letters().map(of).collect());
         let pipeline = self.pipeline();
         let history = |letter: &NewLetter| History::default().with(letter.failure.clone(), letter.failed_at);
         vec![
             texts(&|_| pipeline.to_owned()),
             texts(&|_| self.kind().name().to_owned()),
-            texts(&|letter| letter.source.clone()),
+            Column::Texts(entries.iter().map(|entry| entry.source.to_owned()).collect()),
             texts(&|letter| letter.event_type.clone()),
             texts(&|letter| letter.key.clone()),
-            Column::Bytes(letters.iter().map(|letter| letter.payload.clone()).collect()),
+            Column::Bytes(letters().map(|letter| letter.payload.clone()).collect()),
             texts(&|letter| serde_json::to_string(&letter.headers).unwrap_or_default()),
             texts(&|letter| serde_json::to_string(&letter.origin).unwrap_or_default()),
             opt(&|letter| letter.target.clone()),
@@ -298,10 +315,11 @@ impl Letters {
             opt(&|letter| letter.failure.code.as_ref().map(|code| cut(&code.to_string(), 100))),
             texts(&|letter| cut(&letter.failure.kind, 255)),
             texts(&|letter| Fingerprint::of(pipeline, &letter.event_type, &letter.failure).to_string()),
-            Column::Ints(letters.iter().map(|letter| i64::from(letter.attempts)).collect()),
+            Column::Ints(letters().map(|letter| i64::from(letter.attempts)).collect()),
             texts(&|letter| serde_json::to_string(&history(letter)).unwrap_or_default()),
-            Column::Times(letters.iter().map(|letter| letter.first_failed_at).collect()),
-            Column::Times(letters.iter().map(|letter| letter.failed_at).collect()),
+            Column::Times(letters().map(|letter| letter.first_failed_at).collect()),
+            Column::Times(letters().map(|letter| letter.failed_at).collect()),
+            Column::OptTexts(entries.iter().map(|entry| entry.record.map(str::to_owned)).collect()),
         ]
     }
 }

@@ -12,7 +12,7 @@ use redrive_core::dead_letter::{
     DeadLetterQueue as _, Filter, Operator, Origin, Page, PipelineKind, Status, Summary,
 };
 use redrive_core::failure::Failure;
-use redrive_store::{Error, Left, Letters, NewLetter, Parked, Place, Reading};
+use redrive_store::{Error, Left, Letters, NewLetter, Place, ReadLetter, Reading};
 use redrive_testkit::{self as testkit, Backend, Client, TestDatabase};
 
 const LOT: &str = "logs-parking";
@@ -40,16 +40,25 @@ fn letter(source: &str) -> NewLetter {
     }
 }
 
-/// Letters of one partition, at these offsets; their keys are `topic/partition/offset`.
+/// Letters of one partition, at these offsets, each of another record; their keys are `topic/partition/offset`.
 fn parked(topic: &str, partition: i32, offsets: impl IntoIterator<Item = i64>) -> Reading {
-    let mut reading = Reading::default();
-    for offset in offsets {
-        let source = format!("{topic}/{partition}/{offset}");
-        reading.letters.push(letter(&source));
-        reading.parked.push(Parked { source, at: Place::new(topic, partition, offset) });
-        reading.next.push(Place::new(topic, partition, offset + 1));
-    }
-    reading
+    let messages = offsets.into_iter().map(|offset| {
+        let record = format!("{topic}/{partition}/{offset}");
+        message(&record, Place::new(topic, partition, offset))
+    });
+    reading(messages)
+}
+
+/// A message of this record, which lies in a parking lot.
+fn message(record: &str, at: Place) -> ReadLetter {
+    let (letter, record) = (letter(record), record.to_owned());
+    ReadLetter { letter, at, record, written: Some(5), redrives: 0, is_parked: true }
+}
+
+fn reading(messages: impl IntoIterator<Item = ReadLetter>) -> Reading {
+    let letters: Vec<ReadLetter> = messages.into_iter().collect();
+    let next = letters.iter().map(|read| Place { offset: read.at.offset + 1, ..read.at.clone() }).collect();
+    Reading { letters, next }
 }
 
 async fn close(store: &Letters, topic: &str, partition: i32, before: i64) -> Left {
@@ -107,7 +116,7 @@ async fn letters_and_their_place_are_stored_together_or_not_at_all() {
     for database in testkit::backends(file!()).await {
         let store = store(&database, "logs").await;
         let mut refused = parked(LOT, 0, [0, 1]);
-        refused.letters[1].key = "a\0b".into();
+        refused.letters[1].letter.key = "a\0b".into();
         let error = store.add_read(&refused).await.unwrap_err();
         assert!(matches!(error, Error::Refused { item: 1, .. }), "{error}");
         let mut no_topic = parked(LOT, 0, [0]);
@@ -143,7 +152,6 @@ async fn two_instances_read_the_same_topics_into_one_store() {
                 let mut reading = parked(LOT, 0, from..from + 6);
                 let second = parked(LOT, 1, from..from + 6);
                 reading.letters.extend(second.letters);
-                reading.parked.extend(second.parked);
                 reading.next.extend(second.next);
                 added += store.add_read(&reading).await.unwrap();
                 close(store, LOT, 0, from).await;
@@ -229,18 +237,77 @@ async fn a_letter_that_was_parked_twice_is_closed_by_the_first_and_a_letter_from
 {
     for database in testkit::backends(file!()).await {
         let store = store(&database, "logs").await;
-        let mut twice = parked(LOT, 0, [3]);
-        twice.parked.push(Parked { at: Place::new(LOT, 0, 8), ..twice.parked[0].clone() });
-        store.add_read(&twice).await.unwrap();
+        let twice = [3, 8].map(|offset| message("logs/0/7", Place::new(LOT, 0, offset)));
+        assert_eq!(store.add_read(&reading(twice)).await.unwrap(), 1);
         assert_eq!(close(&store, LOT, 0, 4).await, Left::Waiting);
         assert_eq!(store.stats().await.unwrap().count(Status::Resolved), 1);
         assert_eq!(close(&store, LOT, 0, 9).await, Left::Nothing);
 
-        // It is here without being known as parked.
+        // It is here without being known as parked, or as a letter of its record.
         store.add(&[letter("logs-parking/0/20")]).await.unwrap();
         assert_eq!(store.add_read(&parked(LOT, 0, [20])).await.unwrap(), 0);
         assert_eq!(close(&store, LOT, 0, 21).await, Left::Nothing);
         assert_eq!(store.stats().await.unwrap().waiting(), 0);
+    }
+}
+
+/// The group's offsets were reset, and 13 records failed again: the console kept showing the 13 old, resolved letters.
+#[tokio::test]
+async fn a_record_that_fails_again_after_its_letter_was_closed_is_a_new_letter_that_links_to_it() {
+    for database in testkit::backends(file!()).await {
+        let store = store(&database, "logs").await;
+        let messages = |offsets: std::ops::Range<i64>| {
+            let at = |offset: i64| {
+                message(&format!("w:logs/0/{}", offset % 13), Place::new("logs-dlq", 0, offset))
+            };
+            reading(offsets.map(at))
+        };
+        assert_eq!(store.add_read(&messages(0..13)).await.unwrap(), 13);
+        assert_eq!(
+            store.add_read(&messages(13..26)).await.unwrap(),
+            0,
+            "they are open: published again by a crash"
+        );
+        let ids: Vec<String> =
+            of_status(&store, Status::Open).await.into_iter().map(|l| l.id.local).collect();
+        store.resolve(&ids, &Operator::new("alice"), "seen").await.unwrap();
+        assert_eq!(store.add_read(&messages(0..26)).await.unwrap(), 0, "read before");
+        assert_eq!(store.add_read(&messages(26..39)).await.unwrap(), 13, "{:?}", database.backend);
+        assert_eq!(of_status(&store, Status::Open).await.len(), 13);
+        let mut client = Client::connect(&database).await;
+        let links = "SELECT COUNT(*) FROM redrive_letter AS t JOIN redrive_letter AS p ON p.id = t.previous_id \
+                     WHERE p.record_key = t.record_key AND p.state = 'resolved' AND t.state = 'open'";
+        assert_eq!(client.number(links).await, 13);
+        assert_eq!(client.number("SELECT COUNT(*) FROM redrive_letter WHERE previous_id IS NULL").await, 13);
+
+        // The same in one reading, as in a store that is new: what closed the first is not known there.
+        let again = |redrives: u32, offset: i64| ReadLetter {
+            redrives,
+            ..message("w:logs/0/77", Place::new("logs-dlq", 0, offset))
+        };
+        assert_eq!(store.add_read(&reading([again(0, 50), again(1, 51), again(1, 52)])).await.unwrap(), 2);
+        let linked = "SELECT COUNT(*) FROM redrive_letter AS t JOIN redrive_letter AS p ON p.id = t.previous_id \
+                      WHERE t.record_key = 'w:logs/0/77' AND p.record_key = t.record_key";
+        assert_eq!(client.number(linked).await, 1);
+    }
+}
+
+/// Two consumer groups, or two connectors, share a topic of letters: what both failed was one letter.
+#[tokio::test]
+async fn each_group_that_fails_a_record_has_a_letter() {
+    for database in testkit::backends(file!()).await {
+        let store = store(&database, "logs").await;
+        let of = |group: &str, offset: i64| ReadLetter {
+            letter: letter("logs-dlq:logs/0/7@5#0"),
+            ..message(&format!("{group}:logs/0/7"), Place::new("logs-dlq", 0, offset))
+        };
+        assert_eq!(store.add_read(&reading([of("a", 0), of("b", 1), of("a", 2)])).await.unwrap(), 2);
+        assert_eq!(
+            store.add_read(&reading([of("b", 3), of("c", 4)])).await.unwrap(),
+            1,
+            "{:?}",
+            database.backend
+        );
     }
 }
 
@@ -251,13 +318,7 @@ async fn letters_of_a_parking_topic_that_is_gone_stay_open() {
         store.add_read(&parked(LOT, 0, [0, 1])).await.unwrap();
         store.begin_again(LOT, 0).await.unwrap();
         // Its successor has other letters in the same places.
-        let source = "logs/0/77".to_owned();
-        let at = Place::new(LOT, 0, 0);
-        let reading = Reading {
-            letters: vec![letter(&source)],
-            next: vec![Place::new(LOT, 0, 1)],
-            parked: vec![Parked { source, at }],
-        };
+        let reading = reading([message("logs/0/77", Place::new(LOT, 0, 0))]);
         store.add_read(&reading).await.unwrap();
         assert_eq!(close(&store, LOT, 0, 2).await, Left::Nothing);
         assert_eq!(keys(&store, Status::Resolved).await, set(["logs/0/77"]));

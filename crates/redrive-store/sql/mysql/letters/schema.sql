@@ -47,3 +47,7 @@ CREATE INDEX {table_name}_key ON {table} (pipeline, event_key, failed_at, id);
 CREATE INDEX {table_name}_type ON {table} (pipeline, event_type, failed_at, id);
 CREATE INDEX {table_name}_class ON {table} (pipeline, error_class, failed_at, id);
 CREATE INDEX {table_name}_code ON {table} (pipeline, error_code, failed_at, id);
+-- Of letters from topics: which record failed, and for whom; and the letter that it was before.
+ALTER TABLE {table} ADD COLUMN record_key VARCHAR(255);
+ALTER TABLE {table} ADD COLUMN previous_id BIGINT;
+CREATE INDEX {table_name}_record ON {table} (pipeline, record_key);
