@@ -100,6 +100,13 @@ impl Pipeline {
         self
     }
 
+    /// The same pipeline, which claims as this switch says: others may follow it, too.
+    #[must_use]
+    pub fn switched_by(mut self, switch: Switch) -> Self {
+        self.switch = switch;
+        self
+    }
+
     /// The same pipeline, listening for new work in this database: its own, past a pooler.
     #[must_use]
     pub fn listening_to(mut self, database: Option<&Database>) -> Self {

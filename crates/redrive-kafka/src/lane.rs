@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use crate::pause::Pause;
 use crate::record::Record;
 
 /// When a batch is full.
@@ -134,7 +135,7 @@ impl Lane {
         runtime: &Handle,
         partition: i32,
         options: BatchOptions,
-        processor: Arc<dyn Processor>,
+        (processor, pause): (Arc<dyn Processor>, Pause),
         finished: Arc<Finished>,
         room: Arc<Room>,
     ) -> Self {
@@ -149,6 +150,7 @@ impl Lane {
             load: Arc::clone(&load),
             room,
             processor,
+            pause,
             finished,
             stop: stop.clone(),
             disowned: disowned.clone(),
@@ -200,6 +202,7 @@ struct Run {
     load: Arc<Load>,
     room: Arc<Room>,
     processor: Arc<dyn Processor>,
+    pause: Pause,
     finished: Arc<Finished>,
     stop: CancellationToken,
     disowned: CancellationToken,
@@ -209,6 +212,9 @@ impl Run {
     async fn run(mut self) {
         while let Some(batch) = self.collect().await {
             let Some(next) = batch.last().map(|record| record.position.offset + 1) else { continue };
+            if !self.pause.is_resumed(&self.stop).await {
+                return;
+            }
             let done = self.processor.process(&batch, &self.stop).await;
             self.load.remove(&batch);
             self.room.made();

@@ -24,6 +24,7 @@ use crate::ladder::Ladder;
 use crate::lane::Processor;
 use crate::observer::{NewLetterNotice, Observer};
 use crate::outgoing::Outgoing;
+use crate::pause::Pause;
 use crate::plan::{Destination, Outcome, Plan, Stage, plan};
 use crate::record::{Position, Record};
 use crate::row::Row;
@@ -80,6 +81,7 @@ pub(crate) struct Writer {
     pub(crate) sink: Arc<dyn Sink>,
     /// So many batches are stored at a time.
     pub(crate) gate: Semaphore,
+    pub(crate) pause: Pause,
     pub(crate) ladder: Arc<Ladder>,
     pub(crate) topics: LetterTopics,
     pub(crate) observer: Arc<dyn Observer>,
@@ -96,6 +98,10 @@ struct Tally {
 impl Processor for Writer {
     async fn process(&self, batch: &[Record], stop: &CancellationToken) -> bool {
         if self.stage == Stage::Parking && !self.wait_until_due(batch, stop).await {
+            return false;
+        }
+        // It may have been paused meanwhile.
+        if !self.pause.is_resumed(stop).await {
             return false;
         }
         let begun = Instant::now();
@@ -139,6 +145,9 @@ impl Writer {
             };
             stop.run_until_cancelled(sleep(pause)).await?;
             if self.stage == Stage::Parking && !self.wait_for_sink(stop).await {
+                return None;
+            }
+            if !self.pause.is_resumed(stop).await {
                 return None;
             }
         }
