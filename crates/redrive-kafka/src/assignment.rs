@@ -5,19 +5,20 @@
 //! changes hands. A lane that takes longer is dropped, and commits nothing: its records come again, and the
 //! sink takes each one once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext, Rebalance};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::TopicPartitionListElem;
-use rdkafka::{ClientContext, Offset, TopicPartitionList};
+use rdkafka::{ClientContext, Offset, Statistics, TopicPartitionList};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::consumer::ConsumerOptions;
 use crate::health::Health;
+use crate::lag::Lag;
 use crate::lane::{Finished, Lane, Processor, Room};
 
 /// What the thread that polls and the callbacks of the client share.
@@ -29,6 +30,7 @@ pub(crate) struct Assignment {
     pub(crate) finished: Arc<Finished>,
     pub(crate) room: Arc<Room>,
     pub(crate) health: Health,
+    lag: Lag,
     /// Partitions that were taken away since the poller last looked.
     taken: Mutex<Vec<i32>>,
 }
@@ -36,7 +38,7 @@ pub(crate) struct Assignment {
 impl Assignment {
     pub(crate) fn new(
         options: ConsumerOptions,
-        processor: Arc<dyn Processor>,
+        (processor, lag): (Arc<dyn Processor>, Lag),
         health: Health,
         runtime: Handle,
     ) -> Self {
@@ -48,6 +50,7 @@ impl Assignment {
             finished: Arc::default(),
             room: Arc::default(),
             health,
+            lag,
             taken: Mutex::default(),
         }
     }
@@ -64,6 +67,7 @@ impl Assignment {
             partitions.iter().filter_map(|partition| held.remove(partition)).collect()
         };
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).extend(partitions);
+        partitions.iter().for_each(|partition| self.lag.close(*partition));
         lanes.iter().for_each(Lane::stop);
         let deadline = Instant::now() + grace;
         self.runtime.block_on(async {
@@ -83,7 +87,9 @@ impl Assignment {
         if let Err(error) = consumer.commit(&self.offsets(finished), mode) {
             let ConsumerOptions { pipeline, topic, .. } = &self.options;
             tracing::warn!(pipeline, topic, %error, "offsets could not be committed");
+            return;
         }
+        finished.iter().for_each(|(partition, next)| self.lag.committed(*partition, *next));
     }
 
     /// Partitions that were taken away since this was last asked.
@@ -92,9 +98,11 @@ impl Assignment {
     }
 
     fn open(&self, partition: i32) {
+        self.lag.open(partition);
         let (finished, room) = (Arc::clone(&self.finished), Arc::clone(&self.room));
         let processor = Arc::clone(&self.processor);
-        let lane = Lane::start(&self.runtime, partition, self.options.batch, processor, finished, room);
+        let work = (processor, self.options.pause.clone());
+        let lane = Lane::start(&self.runtime, partition, self.options.batch, work, finished, room);
         if let Some(old) = self.held().insert(partition, lane) {
             self.runtime.block_on(old.end(Instant::now()));
         }
@@ -115,6 +123,13 @@ impl Assignment {
 pub(crate) struct Context(pub(crate) Arc<Assignment>);
 
 impl ClientContext for Context {
+    fn stats(&self, statistics: Statistics) {
+        let assignment = &self.0;
+        let paused: HashSet<i32> =
+            assignment.held().iter().filter(|(_, lane)| lane.paused).map(|(at, _)| *at).collect();
+        assignment.lag.read(&statistics, &assignment.options.topic, |partition| paused.contains(&partition));
+    }
+
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!(pipeline = %self.0.options.pipeline, %error, reason, "Kafka client");
         if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown) {

@@ -13,12 +13,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use metrics::gauge;
 use rdkafka::TopicPartitionList;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message as _;
+use rdkafka::metadata::MetadataTopic;
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -26,8 +27,11 @@ use crate::assignment::{Assignment, Context};
 use crate::client::Cluster;
 use crate::defect;
 use crate::health::Health;
+use crate::lag::{self, Lag, Meter};
 use crate::lane::{BatchOptions, Lane, Processor};
+use crate::pause::Pause;
 use crate::record::Record;
+use crate::settings::RefusedSettings;
 use crate::topics;
 
 /// How long one poll waits.
@@ -39,9 +43,9 @@ const CHUNK: usize = 256;
 const PATIENCE: Duration = Duration::from_millis(200);
 /// What may wait in all lanes together, in bytes, whatever the lag.
 const BUDGET: usize = 128 << 20;
-/// How often the lag is measured.
-const LAG_INTERVAL: Duration = Duration::from_secs(5);
-/// How long a broker may take to say where a partition ends.
+/// How often it is looked whether brokers answer, and whether commits got there.
+const LOOK: Duration = Duration::from_secs(5);
+/// How long a broker may take to answer.
 const ASK: Duration = Duration::from_secs(1);
 /// After how long without an answer somebody else is asked whether Kafka is there, and how long that may take.
 const UNANSWERED: Duration = Duration::from_secs(20);
@@ -66,6 +70,8 @@ pub(crate) struct ConsumerOptions {
     pub(crate) batch: BatchOptions,
     /// How long a lane may finish what it holds when its partition is taken away, or at the end.
     pub(crate) grace: Duration,
+    /// Whether it is paused.
+    pub(crate) pause: Pause,
     /// What its errors are called in the pipeline's health.
     pub(crate) part: &'static str,
     /// What defects of its lanes are called there.
@@ -75,22 +81,27 @@ pub(crate) struct ConsumerOptions {
 /// Consumes until it is told to stop; returns once everything that is finished is committed.
 ///
 /// # Errors
-/// [`KafkaError`] when the settings contradict each other.
+/// [`RefusedSettings`] when librdkafka does not accept the settings.
 pub(crate) async fn consume(
     options: ConsumerOptions,
     processor: Arc<dyn Processor>,
     health: Health,
     stop: CancellationToken,
-) -> Result<(), KafkaError> {
+) -> Result<(), RefusedSettings> {
     let mut pause = FIRST_PAUSE;
     loop {
         let (runtime, stop_thread) = (Handle::current(), stop.clone());
         let (with, processor, health_of_thread) = (options.clone(), Arc::clone(&processor), health.clone());
+        let lag = Lag::default();
+        let measuring = Measuring::start(&options, &lag);
         let thread = tokio::task::spawn_blocking(move || {
-            let poller = Poller::new(with, processor, health_of_thread, runtime)?;
-            Ok(poller.run(&stop_thread))
+            let cluster = with.cluster.clone();
+            let poller = Poller::new(with, (processor, lag), health_of_thread, runtime);
+            Ok(poller.map_err(|error| cluster.refused(&error))?.run(&stop_thread))
         });
-        let why = match thread.await {
+        let ended = thread.await;
+        measuring.end().await;
+        let why = match ended {
             Ok(Ok(Ended::Told)) => return Ok(()),
             Ok(Ok(Ended::CutOff)) => {
                 tracing::warn!(pipeline = %options.pipeline, topic = %options.topic, "the Kafka consumer has lost its brokers and is replaced");
@@ -115,6 +126,33 @@ pub(crate) async fn consume(
     }
 }
 
+/// The task that measures the lag of a poller, for as long as that runs.
+struct Measuring {
+    task: JoinHandle<()>,
+    stop: CancellationToken,
+}
+
+impl Measuring {
+    fn start(options: &ConsumerOptions, lag: &Lag) -> Self {
+        let stop = CancellationToken::new();
+        let meter = Meter {
+            pipeline: options.pipeline.clone(),
+            topic: options.topic.clone(),
+            group: options.group.clone(),
+            cluster: options.cluster.clone(),
+            lag: lag.clone(),
+        };
+        Self { task: tokio::spawn(meter.measure(stop.clone())), stop }
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "measuring the lag ended in a defect");
+        }
+    }
+}
+
 /// Why a poller ended.
 enum Ended {
     /// It was told to.
@@ -133,27 +171,37 @@ struct Poller {
     polled: HashMap<i32, Vec<Record>>,
     /// Commits whose answer nobody tells us: one that met a rebalance is refused in silence.
     unconfirmed: HashMap<i32, i64>,
+    /// Whether it has said that it is paused.
+    is_paused: bool,
 }
 
 impl Poller {
     fn new(
         options: ConsumerOptions,
-        processor: Arc<dyn Processor>,
+        (processor, lag): (Arc<dyn Processor>, Lag),
         health: Health,
         runtime: Handle,
     ) -> Result<Self, KafkaError> {
-        let config = options.cluster.consumer(&options.group);
+        let mut config = options.cluster.consumer(&options.group);
+        config.set("statistics.interval.ms", lag::INTERVAL.as_millis().to_string());
         let topic: Arc<str> = options.topic.as_str().into();
-        let assignment = Arc::new(Assignment::new(options, processor, health, runtime));
+        let assignment = Arc::new(Assignment::new(options, (processor, lag), health, runtime));
         let context = Context(Arc::clone(&assignment));
         let consumer: BaseConsumer<Context> = config.create_with_context(context)?;
         consumer.subscribe(&[&topic])?;
-        Ok(Self { consumer, assignment, topic, polled: HashMap::new(), unconfirmed: HashMap::new() })
+        Ok(Self {
+            consumer,
+            assignment,
+            topic,
+            polled: HashMap::new(),
+            unconfirmed: HashMap::new(),
+            is_paused: false,
+        })
     }
 
     fn run(mut self, stop: &CancellationToken) -> Ended {
-        let mut measured = std::time::Instant::now();
-        let mut answered = measured;
+        let mut looked = std::time::Instant::now();
+        let mut answered = looked;
         let mut ended = Ended::Told;
         while !stop.is_cancelled() {
             if let Some(partition) = self.broken() {
@@ -162,14 +210,15 @@ impl Poller {
             }
             self.poll();
             self.hand_over();
+            self.follow_pause();
             self.resume();
             self.commit(CommitMode::Async);
-            if measured.elapsed() > LAG_INTERVAL {
-                measured = std::time::Instant::now();
+            if looked.elapsed() > LOOK {
+                looked = std::time::Instant::now();
                 self.confirm();
-                if self.is_answered() {
-                    answered = measured;
-                    self.measure_lag();
+                if let Some(state) = self.ask_for_topic() {
+                    answered = looked;
+                    self.assignment.health.note(self.assignment.options.part, state);
                 } else if answered.elapsed() > UNANSWERED && self.is_cut_off() {
                     ended = Ended::CutOff;
                     break;
@@ -218,7 +267,13 @@ impl Poller {
     }
 
     fn complain(&self, error: &KafkaError) {
+        use RDKafkaErrorCode::{UnknownTopic, UnknownTopicOrPartition};
         let options = &self.assignment.options;
+        // A broker may not know yet that the topic was made. If it is missing, that is found when it is asked for.
+        if matches!(error.rdkafka_error_code(), Some(UnknownTopic | UnknownTopicOrPartition)) {
+            tracing::debug!(pipeline = %options.pipeline, topic = %options.topic, %error, "not there yet");
+            return;
+        }
         tracing::warn!(pipeline = %options.pipeline, topic = %options.topic, %error, "cannot consume");
         let message = format!("topic {} cannot be consumed: {error}", options.topic);
         self.assignment.health.note(options.part, Err(message));
@@ -236,7 +291,7 @@ impl Poller {
             }
         }
         let begun = std::time::Instant::now();
-        while self.full().next().is_some() && begun.elapsed() < PATIENCE {
+        while !self.is_paused && self.full().next().is_some() && begun.elapsed() < PATIENCE {
             self.assignment.room.wait(PATIENCE - begun.elapsed().min(PATIENCE));
         }
         let full: Vec<i32> = self.full().collect();
@@ -252,7 +307,30 @@ impl Poller {
         full.into_iter()
     }
 
+    /// Fetches nothing while the pipeline is paused, and says so when that changes. Its partitions stay its own.
+    fn follow_pause(&mut self) {
+        let options = &self.assignment.options;
+        let is_paused = options.pause.is_paused();
+        if is_paused != self.is_paused {
+            let (pipeline, topic) = (&options.pipeline, &options.topic);
+            match is_paused {
+                true => tracing::info!(pipeline, topic, "paused: nothing is consumed"),
+                false => tracing::info!(pipeline, topic, "resumed"),
+            }
+            self.is_paused = is_paused;
+        }
+        if is_paused {
+            let held = self.assignment.held();
+            let running: Vec<i32> = held.iter().filter(|(_, lane)| !lane.paused).map(|(at, _)| *at).collect();
+            drop(held);
+            self.switch(&running, Switch::Pause);
+        }
+    }
+
     fn resume(&self) {
+        if self.is_paused {
+            return;
+        }
         let ready: Vec<i32> = {
             let held = self.assignment.held();
             let share = BUDGET / held.len().max(1);
@@ -317,25 +395,22 @@ impl Poller {
         self.consumer.fetch_metadata(Some(&self.topic), ASK).is_ok()
     }
 
+    /// Whether the topic is there; nothing when nobody answers.
+    fn ask_for_topic(&self) -> Option<Result<(), String>> {
+        let metadata = self.consumer.fetch_metadata(Some(&self.topic), ASK).ok()?;
+        let found = metadata.topics().iter().find(|found| found.name() == &*self.topic);
+        Some(match found.map(MetadataTopic::error) {
+            Some(None) => Ok(()),
+            Some(Some(error)) => {
+                Err(format!("topic {} cannot be consumed: {}", self.topic, RDKafkaErrorCode::from(error)))
+            }
+            None => Err(format!("topic {} does not exist: create it, or correct `topic`", self.topic)),
+        })
+    }
+
     fn is_cut_off(&self) -> bool {
         let cluster = &self.assignment.options.cluster;
         !self.is_answered() && topics::is_answered(cluster, &self.topic, LONGEST_ASK)
-    }
-
-    /// How far this member is behind. A broker that answers also ends an earlier complaint.
-    fn measure_lag(&self) {
-        let options = &self.assignment.options;
-        let mut lag = 0_i64;
-        let Ok(position) = self.consumer.position() else { return };
-        for element in position.elements() {
-            let asked = self.consumer.client().fetch_watermarks(&self.topic, element.partition(), ASK);
-            let Ok((low, high)) = asked else { return };
-            let next = element.offset().to_raw().filter(|next| *next >= 0).unwrap_or(low);
-            lag += (high - next).max(0);
-        }
-        self.assignment.health.note(options.part, Ok(()));
-        let (pipeline, topic) = (options.pipeline.clone(), options.topic.clone());
-        gauge!("redrive_kafka_lag", "pipeline" => pipeline, "topic" => topic).set(lag as f64);
     }
 }
 
@@ -404,6 +479,7 @@ mod tests {
             group: "fragile".into(),
             batch: BatchOptions { max_records: 2, max_bytes: 1 << 20, max_delay: Duration::from_millis(10) },
             grace: Duration::from_secs(1),
+            pause: Pause::never(),
             part: "stream",
             lanes_part: "stream lanes",
         }
@@ -417,7 +493,7 @@ mod tests {
         let fragile = Arc::new(Fragile { panics: AtomicUsize::new(0), done: Mutex::default() });
         let health = Health::new(Arc::new(Heard::default()));
         let options = options(cluster.bootstrap_servers());
-        let mut poller = Poller::new(options, fragile, health, Handle::current()).unwrap();
+        let mut poller = Poller::new(options, (fragile, Lag::default()), health, Handle::current()).unwrap();
         assert!(!poller.is_cut_off());
         let lost = Cluster::at("127.0.0.1:9").consumer("fragile");
         poller.consumer = lost.create_with_context(Context(Arc::clone(&poller.assignment))).unwrap();

@@ -109,7 +109,14 @@ fn describe() {
         "redrive_appends_refused_total",
         "Requests to put work in that the table refused, for their data or for good."
     );
-    describe_gauge!("redrive_kafka_lag", "Records of a topic that are not consumed yet.");
+    describe_gauge!(
+        "redrive_kafka_lag",
+        "Records of a topic that the group has not committed, of the partitions that this instance has."
+    );
+    describe_gauge!(
+        "redrive_kafka_partitions",
+        "Partitions of a topic that this instance has; 0 when others of its group have all of them."
+    );
     describe_gauge!(
         "redrive_kafka_spooled",
         "Letters on disk: outgoing (Kafka is away) or refused (Kafka does not take them)."
