@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use rdkafka::config::ClientConfig;
+use rdkafka::config::{ClientConfig, FromClientConfig};
+use rdkafka::consumer::BaseConsumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::FutureProducer;
 use redrive_core::classify::kafka;
 use redrive_core::failure::{Class, Code, Failure};
 
 use crate::error_name::name;
+use crate::settings::{RefusedSettings, check_property};
 
 /// Which partition a key belongs to, as Java's client decides it: records of one key stay together, whoever writes them.
 /// A property of the same name overrides it.
@@ -39,6 +42,32 @@ impl Cluster {
     pub(crate) fn client_id(&self) -> &str {
         let given = self.properties.iter().find(|(key, _)| key == "client.id");
         given.map_or("redrive", |(_, value)| value)
+    }
+
+    /// Whether librdkafka makes clients of these settings. No broker is asked.
+    ///
+    /// # Errors
+    /// [`RefusedSettings`] says which one it does not accept, or which do not fit each other.
+    pub fn check(&self) -> Result<(), RefusedSettings> {
+        for (name, value) in &self.properties {
+            check_property(name, value)?;
+        }
+        let nowhere = |mut config: ClientConfig| {
+            config.remove("bootstrap.servers");
+            config
+        };
+        drop(self.create::<BaseConsumer>(&nowhere(self.consumer("check")))?);
+        self.create::<FutureProducer>(&nowhere(self.producer(Duration::from_secs(1)))).map(drop)
+    }
+
+    /// A client with these settings, which are those of the cluster and ours.
+    pub(crate) fn create<T: FromClientConfig>(&self, config: &ClientConfig) -> Result<T, RefusedSettings> {
+        config.create().map_err(|error| self.refused(&error))
+    }
+
+    /// What this error says of the settings, without their values.
+    pub(crate) fn refused(&self, error: &KafkaError) -> RefusedSettings {
+        RefusedSettings::new(error, self.properties.iter().map(|(_, value)| value.as_str()))
     }
 
     fn client(&self) -> ClientConfig {

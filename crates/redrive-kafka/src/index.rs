@@ -24,6 +24,7 @@ use crate::defect;
 use crate::health::Health;
 use crate::place::{Partition, Places};
 use crate::record::Record;
+use crate::settings::RefusedSettings;
 use crate::writer::LetterTopics;
 
 /// The most that is stored at a time.
@@ -92,6 +93,8 @@ fn read(
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     #[error(transparent)]
+    Settings(#[from] RefusedSettings),
+    #[error(transparent)]
     Kafka(#[from] KafkaError),
     #[error(transparent)]
     Store(#[from] redrive_store::Error),
@@ -112,7 +115,7 @@ impl<'a> Reader<'a> {
     fn new(options: &'a IndexOptions, letters: &'a Letters, runtime: &'a Handle) -> Result<Self, Trouble> {
         let mut config = options.cluster.consumer(&options.parking_group);
         // Whatever the settings say for the pipeline's own consumers: no letter is passed over.
-        let consumer: BaseConsumer = config.set("auto.offset.reset", "earliest").create()?;
+        let consumer: BaseConsumer = options.cluster.create(config.set("auto.offset.reset", "earliest"))?;
         let topics = [&options.topics.dlq, &options.topics.parking, &options.topics.parking_dlq];
         let names = topics.into_iter().map(|topic| (topic.clone(), Arc::from(topic.as_str()))).collect();
         let places = Places::new(options.topics.parking.as_str().into());

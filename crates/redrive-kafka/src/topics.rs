@@ -8,10 +8,14 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::groups::GroupInfo;
 use rdkafka::types::RDKafkaRespErr;
+use tokio::time::{sleep, timeout};
 
 use crate::client::Cluster;
+use crate::settings::RefusedSettings;
 
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a topic that was made is looked for.
+const LOOK: Duration = Duration::from_millis(100);
 /// What the headers of a letter may add to its size.
 const HEADROOM: i64 = 64 * 1024;
 
@@ -63,10 +67,9 @@ pub async fn ensure(
 /// # Errors
 /// A sentence for a person when no broker answers.
 pub async fn partitions(cluster: &Cluster, topic: &str) -> Result<Option<i32>, String> {
-    let (config, name, brokers) = (cluster.asking(), topic.to_owned(), cluster.brokers.clone());
+    let (cluster, name, brokers) = (cluster.clone(), topic.to_owned(), cluster.brokers.clone());
     let asked = tokio::task::spawn_blocking(move || {
-        let client: BaseConsumer =
-            config.create().map_err(|error| format!("the Kafka settings are wrong: {error}"))?;
+        let client: BaseConsumer = cluster.create(&cluster.asking()).map_err(|error| wrong(&error))?;
         let metadata = client.fetch_metadata(Some(&name), PATIENCE).map_err(|error| {
             format!("no broker at {brokers} answers: check that they run, and `brokers`: {error}")
         })?;
@@ -122,7 +125,7 @@ pub async fn check_group(cluster: &Cluster, group: &str, topic: &str, setting: &
 
 async fn create(cluster: &Cluster, like: &str, topic: &str, partitions: i32) -> Result<(), String> {
     let admin: AdminClient<DefaultClientContext> =
-        cluster.asking().create().map_err(|error| format!("the Kafka settings are wrong: {error}"))?;
+        cluster.create(&cluster.asking()).map_err(|error| wrong(&error))?;
     let options = AdminOptions::new().request_timeout(Some(PATIENCE)).operation_timeout(Some(PATIENCE));
     let size = largest_record(&admin, like, &options).await.map(|size| (size + HEADROOM).to_string());
     let mut new = NewTopic::new(topic, partitions, TopicReplication::Fixed(-1));
@@ -140,7 +143,23 @@ async fn create(cluster: &Cluster, like: &str, topic: &str, partitions: i32) -> 
         Some(Err((_, error))) => return Err(advice(&error.to_string())),
     }
     tracing::info!(topic, partitions, "topic created");
+    is_there(cluster, topic).await;
     Ok(())
+}
+
+/// Waits until the brokers know a topic that was made: whoever asks for it before that is told that it is missing.
+async fn is_there(cluster: &Cluster, topic: &str) {
+    let there = async {
+        while !matches!(partitions(cluster, topic).await, Ok(Some(_))) {
+            sleep(LOOK).await;
+        }
+    };
+    // The consumers look for it, too.
+    let _ = timeout(PATIENCE, there).await;
+}
+
+fn wrong(error: &RefusedSettings) -> String {
+    format!("the Kafka settings are wrong: {error}")
 }
 
 /// How large a record of this topic may be.

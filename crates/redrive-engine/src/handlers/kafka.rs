@@ -29,8 +29,8 @@ use tokio::time::{Instant, sleep};
 use super::envelope::Envelope;
 use super::secret::Secret;
 use super::setup::SetupError;
-use redrive_kafka::PARTITIONER;
 use redrive_kafka::error_name::name;
+use redrive_kafka::{PARTITIONER, RefusedSettings};
 
 /// The most events that are handed over in one call.
 const MAX_BATCH: usize = 500;
@@ -72,7 +72,7 @@ impl KafkaHandler {
     /// A handler for the events of this pipeline. Brokers that are away are found when it is used.
     ///
     /// # Errors
-    /// [`SetupError::Kafka`] when the settings contradict each other.
+    /// [`SetupError::Kafka`] when librdkafka does not accept the settings.
     pub fn new(pipeline: &str, options: KafkaOptions) -> Result<Self, SetupError> {
         let producer = RwLock::new(producer(&options)?);
         Ok(Self { pipeline: pipeline.to_owned(), options, producer })
@@ -191,7 +191,7 @@ impl Handler for KafkaHandler {
     }
 }
 
-fn producer(options: &KafkaOptions) -> Result<FutureProducer, KafkaError> {
+fn producer(options: &KafkaOptions) -> Result<FutureProducer, RefusedSettings> {
     // librdkafka takes 0 for "for ever", and a whole number of milliseconds.
     let timeout = options.timeout.as_millis().clamp(1, i32::MAX as u128);
     let mut config = ClientConfig::new();
@@ -210,6 +210,9 @@ fn producer(options: &KafkaOptions) -> Result<FutureProducer, KafkaError> {
         // five minutes after a person has mended it.
         .set("topic.metadata.refresh.interval.ms", "10000")
         .create()
+        .map_err(|error| {
+            RefusedSettings::new(&error, options.properties.iter().map(|(_, value)| value.expose()))
+        })
 }
 
 fn class(code: RDKafkaErrorCode) -> Class {

@@ -41,5 +41,5 @@ pub enum SetupError {
     /// The Kafka producer cannot be built.
     #[cfg(feature = "kafka")]
     #[error("no Kafka producer can be set up: {0}")]
-    Kafka(#[from] rdkafka::error::KafkaError),
+    Kafka(#[from] redrive_kafka::RefusedSettings),
 }

@@ -3,12 +3,44 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use redrive::config::{Config, Source};
+use redrive::config::{Config, Handler, Source};
 
-/// Prints what a right configuration says; a wrong one does not get here.
-pub(crate) fn run(source: &Source, config: &Config) -> anyhow::Result<()> {
-    std::io::stdout().write_all(summary(source, config).as_bytes())?;
-    Ok(())
+use super::Failure;
+use crate::wire::kafka;
+
+/// Prints what a right configuration says; a wrong one does not get here. What librdkafka does not accept is a mistake
+/// here only: a server works without the pipeline that it is in.
+pub(crate) fn run(source: &Source, config: &Config) -> Result<(), Failure> {
+    let refused = refused(config);
+    if !refused.is_empty() {
+        return Err(Failure::Usage(refused.join("\nerror: ")));
+    }
+    let written = std::io::stdout().write_all(summary(source, config).as_bytes());
+    written.map_err(|error| Failure::Other(error.into()))
+}
+
+/// What librdkafka does not accept, by section.
+fn refused(config: &Config) -> Vec<String> {
+    let pipelines = config
+        .kafkas
+        .iter()
+        .filter_map(|kafka| Some(format!("kafka.{}.properties: {}", kafka.name, kafka::refused(kafka)?)));
+    let of_outbox = config.outboxes.iter().flat_map(|outbox| {
+        let handlers = outbox.handlers.iter().map(|(_, handler)| handler);
+        handlers.filter_map(|handler| {
+            Some(format!("outbox.{}.handlers: {}", outbox.name, refused_handler(handler)?))
+        })
+    });
+    let targets =
+        config.intake.targets.iter().filter_map(|(name, handler)| {
+            Some(format!("intake.targets.{name}: {}", refused_handler(handler)?))
+        });
+    pipelines.chain(of_outbox).chain(targets).collect()
+}
+
+fn refused_handler(handler: &Handler) -> Option<String> {
+    let Handler::Kafka(handler) = handler else { return None };
+    kafka::refused_handler(handler).map(|refused| refused.to_string())
 }
 
 /// Prints every setting there is.

@@ -4,6 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::config;
+#[cfg(feature = "kafka")]
+use redrive_core::event::Event;
+#[cfg(feature = "kafka")]
+use redrive_core::failure::Failure;
 use redrive_core::handler::Handler;
 use redrive_engine::handlers::{CommandHandler, CommandOptions, HttpHandler, HttpOptions, Secret};
 
@@ -55,7 +59,27 @@ fn kafka_handler(
     let (brokers, topic) = (kafka.brokers.as_str().to_owned(), kafka.topic.as_str().to_owned());
     let properties =
         kafka.properties.iter().map(|(name, value)| (name.clone(), Secret::new(value.expose()))).collect();
-    Ok(Arc::new(KafkaHandler::new(pipeline, KafkaOptions { brokers, topic, timeout, properties })?))
+    let made = KafkaHandler::new(pipeline, KafkaOptions { brokers, topic, timeout, properties });
+    Ok(match made {
+        Ok(handler) => Arc::new(handler),
+        // Its events wait, and all that has nothing to do with it works.
+        Err(error) => {
+            tracing::error!(pipeline, %error, "a handler cannot work");
+            Arc::new(Refused(error.to_string()))
+        }
+    })
+}
+
+/// A handler whose settings cannot be used: every event waits until a person has corrected them.
+#[cfg(feature = "kafka")]
+struct Refused(String);
+
+#[cfg(feature = "kafka")]
+#[async_trait::async_trait]
+impl Handler for Refused {
+    async fn handle(&self, batch: &[Event]) -> Vec<Result<(), Failure>> {
+        batch.iter().map(|_| Err(Failure::transient("Settings", self.0.clone()))).collect()
+    }
 }
 
 #[cfg(not(feature = "kafka"))]

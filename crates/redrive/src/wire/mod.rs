@@ -15,7 +15,7 @@ mod ingest;
 mod inside;
 mod intake;
 mod jobs;
-mod kafka;
+pub(crate) mod kafka;
 mod launch;
 mod outbox;
 mod pace;
