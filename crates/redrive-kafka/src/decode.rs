@@ -35,6 +35,10 @@ impl Decoder {
     }
 }
 
+/// The first byte of what a producer with a schema registry writes: then come four bytes, the number of the schema, and
+/// the value in Avro, Protobuf or JSON Schema's own form.
+const CONFLUENT: u8 = 0;
+
 fn text_of(record: &Record) -> Result<&str, Failure> {
     let Some(value) = &record.value else {
         return Err(Failure::malformed(
@@ -44,6 +48,16 @@ fn text_of(record: &Record) -> Result<&str, Failure> {
     };
     if value.is_empty() {
         return Err(Failure::malformed("NotJson", "$ is not JSON: the value is empty"));
+    }
+    if let [CONFLUENT, a, b, c, d, ..] = value[..] {
+        let schema = u32::from_be_bytes([a, b, c, d]);
+        return Err(Failure::malformed(
+            "ConfluentWireFormat",
+            format!(
+                "$ is not JSON: the value is in the Confluent wire format (it begins with a zero byte and schema id \
+                 {schema}), which is not decoded: produce JSON without a schema registry's serializer"
+            ),
+        ));
     }
     std::str::from_utf8(value).map_err(|error| {
         Failure::malformed(
@@ -74,5 +88,13 @@ mod tests {
         assert_eq!(failure_of(Some(b"\"\xff\"")).message, "$ is not UTF-8 text: see byte 1 of 3");
         assert_eq!(failure_of(Some(b"")).message, "$ is not JSON: the value is empty");
         assert_eq!(failure_of(None).kind, "Tombstone");
+    }
+
+    #[test]
+    fn the_confluent_wire_format_is_named() {
+        let failure = failure_of(Some(b"\0\0\0\x01\x07\x02{}"));
+        assert_eq!(failure.kind, "ConfluentWireFormat");
+        assert!(failure.message.contains("schema id 263"), "{failure}");
+        assert_ne!(failure_of(Some(b"\0{}")).kind, "ConfluentWireFormat");
     }
 }

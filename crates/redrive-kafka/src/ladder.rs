@@ -37,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 use crate::health::Health;
 use crate::outgoing::Outgoing;
 use crate::publisher::Publisher;
+use crate::refused::Refused;
 
 /// How many are read back at a time, and how many bytes.
 const CHUNK: usize = 500;
@@ -44,8 +45,8 @@ const CHUNK_BYTES: usize = 8 << 20;
 /// The pauses between attempts while Kafka is away.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// How often what was refused is tried again.
-const REFUSED_INTERVAL: Duration = Duration::from_secs(300);
+/// How often what was refused is tried again: soon after a person has raised a limit or granted a right.
+const REFUSED_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Letters that are neither confirmed by Kafka nor on disk.
 #[derive(Debug, thiserror::Error)]
@@ -129,6 +130,11 @@ impl Ladder {
         }
         ladder.measure();
         Ok(ladder)
+    }
+
+    /// What Kafka refused, for a reader of its own.
+    pub(crate) fn refused(&self) -> Refused {
+        Refused { reader: self.refused.reader(), dir: self.refused.dir().to_owned() }
     }
 
     /// How many letters wait on this disk: for Kafka, and for a person.

@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use rdkafka::error::KafkaError;
 use redrive_spool::JournalOptions;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -17,9 +16,12 @@ use crate::health::Health;
 use crate::ladder::Ladder;
 use crate::lane::BatchOptions;
 use crate::observer::Observer;
+use crate::pause::Pause;
 use crate::plan::Stage;
 use crate::publisher::Publisher;
+use crate::refused::Refused;
 use crate::seal::Seal;
+use crate::settings::RefusedSettings;
 use crate::sink::{Guarded, Sink};
 use crate::topics::{self, Missing};
 use crate::writer::{LetterTopics, Retries, Writer};
@@ -70,6 +72,7 @@ pub struct KafkaPipeline {
     sink: Arc<dyn Sink>,
     observer: Arc<dyn Observer>,
     seal: Option<Seal>,
+    pause: Pause,
     publisher: Arc<Publisher>,
     ladder: OnceLock<Arc<Ladder>>,
     health: Health,
@@ -79,17 +82,27 @@ impl KafkaPipeline {
     /// A pipeline that does nothing yet.
     ///
     /// # Errors
-    /// [`KafkaError`] when the settings contradict each other.
+    /// [`RefusedSettings`] when librdkafka does not accept the settings.
     pub fn new(
         options: KafkaPipelineOptions,
         decoder: Decoder,
         sink: Arc<dyn Sink>,
         observer: Arc<dyn Observer>,
-    ) -> Result<Self, KafkaError> {
+    ) -> Result<Self, RefusedSettings> {
         let publisher = Arc::new(Publisher::new(options.cluster.clone(), options.publish_timeout)?);
         let health = Health::new(Arc::clone(&observer));
         let sink = Arc::new(Guarded(sink));
-        Ok(Self { options, decoder, sink, observer, seal: None, publisher, ladder: OnceLock::new(), health })
+        Ok(Self {
+            options,
+            decoder,
+            sink,
+            observer,
+            seal: None,
+            pause: Pause::never(),
+            publisher,
+            ladder: OnceLock::new(),
+            health,
+        })
     }
 
     /// The same pipeline, which knows redriven records by this seal. Without one, a redriven record is a
@@ -97,6 +110,13 @@ impl KafkaPipeline {
     #[must_use]
     pub fn sealed_by(mut self, seal: Seal) -> Self {
         self.seal = Some(seal);
+        self
+    }
+
+    /// The same pipeline, which consumes nothing while this says `true`.
+    #[must_use]
+    pub fn paused_by(mut self, switch: watch::Receiver<bool>) -> Self {
+        self.pause = Pause::following(switch);
         self
     }
 
@@ -122,6 +142,11 @@ impl KafkaPipeline {
     #[must_use]
     pub fn on_disk(&self) -> (u64, u64) {
         self.ladder.get().map_or((0, 0), |ladder| ladder.waiting())
+    }
+
+    /// The letters on disk that Kafka refused, once the folder is open.
+    pub(crate) fn refused(&self) -> Option<Refused> {
+        self.ladder.get().map(|ladder| ladder.refused())
     }
 
     /// Works until it is told to stop. What is wrong at the start is said by [`KafkaPipeline::health`], and
@@ -211,6 +236,7 @@ impl KafkaPipeline {
             seal: self.seal.clone(),
             sink: Arc::clone(&self.sink),
             gate: Semaphore::new(options.workers.max(1)),
+            pause: self.pause.clone(),
             ladder: Arc::clone(ladder),
             topics: options.letters.clone(),
             observer: Arc::clone(&self.observer),
@@ -223,6 +249,7 @@ impl KafkaPipeline {
             group: group.clone(),
             batch: options.batch,
             grace: options.grace,
+            pause: self.pause.clone(),
             part,
             lanes_part,
         };

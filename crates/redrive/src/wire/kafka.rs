@@ -2,17 +2,31 @@
 
 #[cfg(feature = "kafka")]
 pub(super) use with::launch;
+#[cfg(feature = "kafka")]
+pub(crate) use with::{refused, refused_handler};
 #[cfg(not(feature = "kafka"))]
 pub(super) use without::launch;
+#[cfg(not(feature = "kafka"))]
+pub(crate) use without::{refused, refused_handler};
 
 #[cfg(not(feature = "kafka"))]
 mod without {
-    use redrive::config::KafkaConfig;
+    use redrive::config::{KafkaConfig, KafkaHandler};
     use redrive_store::Letters;
 
     use crate::wire::Launch;
     use crate::wire::plant::Surroundings;
     use crate::wire::stores::Wired;
+
+    /// Nothing can be asked of librdkafka in this build.
+    pub(crate) const fn refused(_: &KafkaConfig) -> Option<String> {
+        None
+    }
+
+    /// The same of a handler.
+    pub(crate) const fn refused_handler(_: &KafkaHandler) -> Option<String> {
+        None
+    }
 
     pub(crate) fn launch(
         _: &Wired<'_, KafkaConfig, Letters>,
@@ -27,21 +41,27 @@ mod with {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use anyhow::Context as _;
     use async_trait::async_trait;
     use jiff::Timestamp;
-    use redrive::config::{Backend, CreateTopics, KafkaConfig, KafkaPlace, KafkaPosition, KafkaSink};
+    use redrive::config::{
+        Backend, Brokers, CreateTopics, KafkaConfig, KafkaHandler, KafkaPlace, KafkaPosition, KafkaSink,
+        Secret,
+    };
     use redrive_core::backoff::{Backoff, Jitter};
     use redrive_core::dead_letter::PipelineKind;
+    use redrive_core::event::Event;
+    use redrive_core::failure::Failure;
     use redrive_core::fingerprint::Fingerprint;
+    use redrive_core::handler::Handler;
     use redrive_core::policy::Policy;
-    use redrive_core::trouble::Trouble;
+    use redrive_core::trouble::{Reason, Trouble};
     use redrive_engine::alerts::{AlertService, DeadLetterAlert, HandlerDown, HandlerUp, Inert};
-    use redrive_engine::{Pace, Pipeline, Route, Routes, findings};
+    use redrive_engine::{Pace, Pipeline, Route, Routes, Switch, findings};
     use redrive_kafka::decode::Decoder;
     use redrive_kafka::index::{IndexOptions, index};
     use redrive_kafka::plan::Destination;
     use redrive_kafka::redriver::Redriver;
+    use redrive_kafka::refused::index_refused;
     use redrive_kafka::seal::Seal;
     use redrive_kafka::sink::{
         HttpSink, HttpSinkOptions, MySqlSink, PostgresSink, Sink, SinkTable, SqliteSink,
@@ -49,7 +69,7 @@ mod with {
     use redrive_kafka::topics::Missing;
     use redrive_kafka::{
         BatchOptions, Cluster, KafkaPipeline, KafkaPipelineOptions, LetterTopics, NewLetterNotice, Observer,
-        Retries,
+        RefusedSettings, Retries,
     };
     use redrive_server::Gate;
     use redrive_spool::Journal;
@@ -72,29 +92,33 @@ mod with {
         surroundings: &Surroundings<'_>,
     ) -> anyhow::Result<Launch> {
         let Wired { config, store, .. } = wired;
-        let observer = Alerting { pipeline: config.name.clone(), alerts: Arc::clone(&surroundings.alerts) };
-        let options = options(config, surroundings.grace)?;
-        let kafka = KafkaPipeline::new(
-            options,
-            Decoder::new(config.sink.columns.clone()),
-            sink(&config.sink)?,
-            Arc::new(observer),
-        )
-        .context("the client cannot be made")?;
-        let kafka = Arc::new(kafka.sealed_by(seal(config)));
-        let (publisher, topic) = (Arc::clone(kafka.publisher()), config.topic.as_str());
-        let redriver = Redriver::new(store.clone(), publisher, topic, seal(config));
+        let switch = Switch::default();
+        let kafka = consumers(config, surroundings, &switch);
+        let (redriver, beside): (Arc<dyn Handler>, Arc<dyn Beside>) = match kafka {
+            Ok(kafka) => {
+                let (publisher, topic) = (Arc::clone(kafka.publisher()), config.topic.as_str());
+                let redriver = Redriver::new(store.clone(), publisher, topic, seal(config));
+                (Arc::new(redriver), Arc::new(Consumers { kafka, letters: Arc::clone(store) }))
+            }
+            // Its letters are there, and the other pipelines work.
+            Err(error) => {
+                let refused = Arc::new(Refused(format!("[kafka.{}] cannot start: {error:#}", config.name)));
+                tracing::error!(pipeline = %config.name, error = %refused.0, "the pipeline does not work");
+                (Arc::clone(&refused) as Arc<dyn Handler>, refused)
+            }
+        };
         let backoff = Backoff::new(Duration::from_secs(1), 2.0, Duration::from_secs(60))?;
         let policy = Policy::new(REDRIVE_ATTEMPTS, backoff);
         let pipeline = Pipeline::new(&config.name, PipelineKind::Kafka, store.clone(), store.clone(), policy)
-            .handled_by(Routes::All(Route::new("redrive", Arc::new(redriver))))
+            .handled_by(Routes::All(Route::new("redrive", redriver)))
             .at(Pace {
                 poll_interval: Duration::from_secs(1),
                 handler_timeout: pace::patience([config.publish_timeout]),
                 grace: surroundings.grace,
                 ..Pace::default()
             })
-            .alerting(Arc::clone(&surroundings.alerts));
+            .alerting(Arc::clone(&surroundings.alerts))
+            .switched_by(switch);
         Ok(Launch {
             pipeline: Arc::new(pipeline),
             persister: None,
@@ -106,8 +130,55 @@ mod with {
                 .into_iter()
                 .collect(),
             gate: Gate::default(),
-            beside: Some(Arc::new(Consumers { kafka, letters: Arc::clone(store) })),
+            beside: Some(beside),
         })
+    }
+
+    fn consumers(
+        config: &KafkaConfig,
+        surroundings: &Surroundings<'_>,
+        switch: &Switch,
+    ) -> anyhow::Result<Arc<KafkaPipeline>> {
+        cluster(&config.brokers, &config.properties).check()?;
+        let observer = Alerting { pipeline: config.name.clone(), alerts: Arc::clone(&surroundings.alerts) };
+        let kafka = KafkaPipeline::new(
+            options(config, surroundings.grace)?,
+            Decoder::new(config.sink.columns.clone()),
+            sink(&config.sink)?,
+            Arc::new(observer),
+        )?;
+        Ok(Arc::new(kafka.sealed_by(seal(config)).paused_by(switch.follow())))
+    }
+
+    /// What librdkafka does not accept of these settings.
+    pub(crate) fn refused(config: &KafkaConfig) -> Option<RefusedSettings> {
+        cluster(&config.brokers, &config.properties).check().err()
+    }
+
+    /// The same of a handler.
+    pub(crate) fn refused_handler(handler: &KafkaHandler) -> Option<RefusedSettings> {
+        cluster(&handler.brokers, &handler.properties).check().err()
+    }
+
+    /// The settings cannot be used: nothing is consumed, and nothing is redriven.
+    struct Refused(String);
+
+    #[async_trait]
+    impl Beside for Refused {
+        async fn run(self: Arc<Self>, stop: CancellationToken) {
+            stop.cancelled().await;
+        }
+
+        fn health(&self) -> Result<(), Trouble> {
+            Err(Trouble::new(Reason::KafkaUnavailable, self.0.clone()))
+        }
+    }
+
+    #[async_trait]
+    impl Handler for Refused {
+        async fn handle(&self, batch: &[Event]) -> Vec<Result<(), Failure>> {
+            batch.iter().map(|_| Err(Failure::permanent("Settings", self.0.clone()))).collect()
+        }
     }
 
     /// The consumers of a pipeline, and the index of what they wrote.
@@ -128,7 +199,8 @@ mod with {
             };
             let health = self.kafka.health().clone();
             let indexed = index(index_options, Arc::clone(&self.letters), health, stop.clone());
-            tokio::join!(Arc::clone(&self.kafka).run(stop), indexed);
+            let refused = index_refused(Arc::clone(&self.kafka), Arc::clone(&self.letters), stop.clone());
+            tokio::join!(Arc::clone(&self.kafka).run(stop), indexed, refused);
         }
 
         fn health(&self) -> Result<(), Trouble> {
@@ -184,15 +256,16 @@ mod with {
         }
     }
 
+    fn cluster(brokers: &Brokers, properties: &[(String, Secret)]) -> Cluster {
+        let exposed = |(key, value): &(String, Secret)| (key.clone(), value.expose().to_owned());
+        Cluster { brokers: brokers.as_str().to_owned(), properties: properties.iter().map(exposed).collect() }
+    }
+
     fn options(config: &KafkaConfig, grace: Duration) -> anyhow::Result<KafkaPipelineOptions> {
         let topic = config.topic.as_str().to_owned();
-        let properties = config.properties.iter();
         Ok(KafkaPipelineOptions {
             name: config.name.clone(),
-            cluster: Cluster {
-                brokers: config.brokers.as_str().to_owned(),
-                properties: properties.map(|(key, value)| (key.clone(), value.expose().to_owned())).collect(),
-            },
+            cluster: cluster(&config.brokers, &config.properties),
             group: config.group.clone(),
             parking_group: config.parking.group.clone(),
             letters: LetterTopics {

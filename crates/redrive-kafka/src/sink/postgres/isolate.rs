@@ -15,6 +15,7 @@ use redrive_store::{Dialect, PostgresServer};
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Executor as _, Row as _};
 
+use super::detail::said;
 use super::{Link, Shape};
 use crate::row::Row;
 use crate::sink::statement::{SinkColumns, SinkTable};
@@ -41,7 +42,7 @@ impl Function {
         let key = table.key(Dialect::Postgres);
         let create = format!(
             "CREATE OR REPLACE FUNCTION pg_temp.redrive_store({arguments}) \
-             RETURNS TABLE (n int, state text, message text) \
+             RETURNS TABLE (n int, state text, message text, more text) \
              LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $redrive$ \
              #variable_conflict use_column\n\
              DECLARE lo int := 1; hi int; step int := 16; cap int := 16; \
@@ -59,7 +60,7 @@ impl Function {
                    IF {MAY_PASS} THEN RAISE; END IF; \
                    cap := greatest(16, cap / 2); \
                    IF lo = hi THEN \
-                     n := lo; state := s; message := m || CASE WHEN d = '' THEN '' ELSE ': ' || d END; \
+                     n := lo; state := s; message := m; more := d; \
                      RETURN NEXT; lo := lo + 1; \
                    ELSE step := greatest(1, (hi - lo + 1) / 4); END IF; \
                  END; \
@@ -70,7 +71,7 @@ impl Function {
         let types = numbered(table, |_| "text[]".to_owned());
         Self {
             create,
-            call: format!("SELECT n, state, message FROM pg_temp.redrive_store({parameters})"),
+            call: format!("SELECT n, state, message, more FROM pg_temp.redrive_store({parameters})"),
             drop: format!("DROP FUNCTION pg_temp.redrive_store({types})"),
         }
     }
@@ -104,9 +105,9 @@ impl Function {
 fn poison(row: &PgRow) -> Result<(usize, Failure), sqlx::Error> {
     let number: i32 = row.try_get(0)?;
     let state: String = row.try_get(1)?;
-    let message: String = row.try_get(2)?;
+    let (message, detail): (String, String) = (row.try_get(2)?, row.try_get(3)?);
     let index = usize::try_from(number - 1).unwrap_or_default();
-    let failure = Failure::new(sqlstate::classify(&state), "Database", message);
+    let failure = Failure::new(sqlstate::classify(&state), "Database", said(&message, &detail));
     Ok((index, failure.with_code(Code::SqlState(state))))
 }
 

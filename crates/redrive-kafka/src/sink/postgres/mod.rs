@@ -19,6 +19,7 @@
 //! poison if it fails when everything good before it is there.
 
 mod copy;
+mod detail;
 mod isolate;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -424,14 +425,7 @@ fn refused(error: &sqlx::Error) -> Refused {
     if setup {
         failure = transient(failure);
     }
-    if let Some(detail) = known.detail() {
-        failure = Failure {
-            message: redrive_core::failure::clean(&format!("{}: {detail}", known.message())),
-            ..failure
-        };
-    } else {
-        failure = Failure { message: redrive_core::failure::clean(known.message()), ..failure };
-    }
+    failure.message = detail::said(known.message(), known.detail().unwrap_or_default());
     Refused { failure, row: copy::named_row(known.r#where()), clash: known.code() == "23505", setup }
 }
 
