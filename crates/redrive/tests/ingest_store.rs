@@ -44,6 +44,8 @@ async fn while_the_store_hangs_batches_go_to_disk_and_one_request_asks() {
     assert_eq!(send(address, "events", "{}\n"), Some(202));
     let known = || async { ready(address).contains("object-store-unavailable") };
     eventually(PATIENCE, "the outage is known", known).await;
+    assert_eq!(metric(address, "redrive_handler_down{pipeline=\"events\",handler=\"store\"}"), Some(1));
+    assert_eq!(metric(address, "redrive_events_lost_total{pipeline=\"events\",reason=\"evicted\"}"), Some(0));
     let most = AtomicUsize::new(0);
     for saved in 2..=60 {
         assert_eq!(send(address, "events", "{}\n"), Some(202));
@@ -56,9 +58,48 @@ async fn while_the_store_hangs_batches_go_to_disk_and_one_request_asks() {
     }
     let most = most.into_inner();
     assert!(most <= 1, "{most} requests had no answer at a time");
+    let letters = || async {
+        metric(address, "redrive_dead_letters{pipeline=\"events\",status=\"open\"}")
+            .is_some_and(|open| open > 0)
+    };
+    eventually(PATIENCE, "each file is a letter", letters).await;
     s3.choose(|| Fault::None);
-    let drained = || async { metric(address, "dlq_files_current{") == Some(0) };
+    let drained =
+        || async { metric(address, "redrive_dead_letters{pipeline=\"events\",status=\"open\"}") == Some(0) };
     eventually(PATIENCE, "drained", drained).await;
+    assert_eq!(metric(address, "redrive_handler_down{pipeline=\"events\",handler=\"store\"}"), Some(0));
+    drop(server);
+}
+
+/// It was ready, and nobody was told that senders would be refused and that a stop would lose events.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pipeline_whose_batches_go_nowhere_is_not_ready_and_counts_whom_it_refuses() {
+    let s3 = S3::start(|| Fault::Answer(503, "SlowDown")).await;
+    let address = free_address();
+    let more = "upload = { retries = 0, timeout = \"2s\" }\nqueue = \"64KiB\"\n\
+                spool = { max-size = \"1KiB\", on-full = \"reject\" }\n";
+    let folder = folder_with(&configuration(address, more));
+    let mut server = Process::serve_with(folder.path(), "server", &s3.variables());
+    wait_until_up(&mut server, address);
+    let nowhere = || async {
+        send(address, "events", "{}\n");
+        ready(address).contains("disk-unusable")
+    };
+    eventually(PATIENCE, "it is not ready", nowhere).await;
+    let refused = || async {
+        send(address, "events", "{}\n");
+        metric(address, "redrive_refused_total{pipeline=\"events\",reason=\"queue-full\"}")
+            .is_some_and(|count| count > 0)
+    };
+    eventually(PATIENCE, "senders are refused", refused).await;
+    assert_eq!(send(address, "events", "no event\n"), Some(400));
+    assert_eq!(
+        metric(address, "redrive_refused_total{pipeline=\"events\",reason=\"body-invalid\"}"),
+        Some(1)
+    );
+    assert!(server.log().contains("requests are refused"), "{}", server.log());
+    s3.choose(|| Fault::None);
+    eventually(PATIENCE, "it is ready", || async { !ready(address).contains("disk-unusable") }).await;
     drop(server);
 }
 

@@ -128,8 +128,8 @@ impl Ingest {
                 true
             }
             Err(failure) => {
-                self.not_taken(name, events, &failure, &turn);
-                if turn.is_probe() {
+                let is_away = self.not_taken(name, events, &failure, &turn);
+                if is_away && turn.is_probe() {
                     self.expire().await;
                 }
                 false
@@ -215,14 +215,17 @@ impl Ingest {
         drop(formed.room);
     }
 
-    /// An outage is the store's affair; what it refuses for good is the batch's, and the others go on.
-    fn not_taken(&self, name: &str, events: u64, failure: &Failure, turn: &Turn) {
+    /// An outage is the store's; what it refuses for good is the batch's, and the others go on. Whether it is an
+    /// outage.
+    fn not_taken(&self, name: &str, events: u64, failure: &Failure, turn: &Turn) -> bool {
         self.tally.put_errors.increment(1);
-        if matches!(failure.class, Class::Permanent | Class::Malformed) {
+        let is_refused = matches!(failure.class, Class::Permanent | Class::Malformed);
+        if is_refused {
             self.refused(name, events, failure);
         } else {
             self.store_failed(turn, failure);
         }
+        !is_refused
     }
 
     /// That says nothing about a store which is down: whoever had the turn leaves it to the next.
