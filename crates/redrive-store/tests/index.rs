@@ -6,10 +6,10 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::{LONG, dead, order, settle, take, timeout};
+use common::{LONG, dead, done, order, settle, take, timeout};
 use jiff::Timestamp;
 use redrive_core::dead_letter::{
-    DeadLetterQueue as _, Filter, Operator, Origin, Page, PipelineKind, Status, Summary,
+    DeadLetterQueue as _, Filter, Operator, Origin, Page, PipelineKind, RedeliveryState, Status, Summary,
 };
 use redrive_core::failure::Failure;
 use redrive_store::{Error, Left, Letters, NewLetter, Place, ReadLetter, Reading};
@@ -389,4 +389,28 @@ async fn plan(database: &TestDatabase, client: &mut Client, text: &str) -> Strin
         row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join(" ")
     };
     rows.into_iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Whoever looked at the letter that was sent back saw nothing of the one that it had become.
+#[tokio::test]
+async fn a_redriven_record_that_comes_back_is_linked_to_its_letter_both_ways() {
+    for database in testkit::backends(file!()).await {
+        let store = store(&database, "logs").await;
+        store.add_read(&reading([message("group:logs/0/1", Place::new(LOT, 0, 0))])).await.unwrap();
+        let first = of_status(&store, Status::Open).await.remove(0).id;
+        store.redrive(std::slice::from_ref(&first.local), &order()).await.unwrap();
+        settle(&store, done(take(&store, 10, LONG).await)).await;
+        let sent = store.get(&first.local).await.unwrap().unwrap().redelivery.unwrap();
+        assert_eq!((sent.state, sent.letter), (RedeliveryState::HandedOver, None));
+        assert!(sent.at.is_some(), "when the topic took it");
+
+        let letter = letter("again");
+        let again = ReadLetter { letter, redrives: 1, ..message("group:logs/0/1", Place::new(LOT, 0, 7)) };
+        assert_eq!(store.add_read(&reading([again])).await.unwrap(), 1);
+        let second = of_status(&store, Status::Open).await.remove(0).id;
+        let failed = store.get(&first.local).await.unwrap().unwrap().redelivery.unwrap();
+        assert_eq!((failed.state, failed.letter), (RedeliveryState::Failed, Some(second.clone())));
+        let second = store.get(&second.local).await.unwrap().unwrap();
+        assert_eq!((second.redriven_from, second.redelivery), (Some(first), None));
+    }
 }
