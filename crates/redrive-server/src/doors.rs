@@ -186,8 +186,8 @@ impl Doors {
 
 fn not_ready(name: &str) -> Problem {
     let detail = format!(
-        "The tables of `{name}` are not ready yet: its database does not answer, or they are being made; \
-         /api/v1/ready says which. Nothing was done: send it again."
+        "The tables of `{name}` cannot be used yet: /api/v1/ready says why, and what to correct. Nothing was done: \
+         send it again once it is ready."
     );
     Problem::unavailable(detail)
 }

@@ -351,7 +351,8 @@ impl Console {
             name: desk.queue.pipeline().to_owned(),
             kind: desk.queue.kind(),
             paused: desk.workers.as_ref().map(|workers| workers.switch.is_paused()),
-            trouble: away.or_else(of_workers).or_else(noted),
+            // What readiness knows says why, where a listing only fails.
+            trouble: noted().or_else(of_workers).or(away),
             counted_at: count.as_ref().ok().map(|count| count.at),
             stats: count.ok().map(|count| count.stats.clone()),
         }
