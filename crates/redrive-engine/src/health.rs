@@ -33,6 +33,8 @@ struct State {
     /// The work whose settlement the table refused: how often, and what the store said last.
     refused: BTreeMap<WorkId, RefusedWork>,
     refusal: String,
+    /// What neither table of a persist pipeline takes, while there is any.
+    unplaced: Option<Trouble>,
     /// The last redrive, if the table refused it.
     redrive: Option<(Instant, Trouble)>,
     /// The last request to put work in, if the table refused it.
@@ -71,8 +73,14 @@ impl Health {
         match state.defect.as_ref().or(state.trouble.as_ref()) {
             Some(why) => Err(why.clone()),
             None if state.refused_now() > 0 => Err(state.refused_settlements()),
+            None if state.unplaced.is_some() => state.unplaced.clone().map_or(Ok(()), Err),
             None => refused_request().map_or(Ok(()), Err),
         }
+    }
+
+    /// Events stay in the journal that neither table takes, until a person has changed one.
+    pub(crate) fn unplaced(&self, why: Option<String>) {
+        self.state().unplaced = why.map(|why| Trouble::new(Reason::TableRefused, why));
     }
 
     /// How the last redrive went: what its table refused is reported until one goes through, or for ten minutes.

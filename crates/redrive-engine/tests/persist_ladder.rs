@@ -12,6 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use persisting::{Stand, eventually, quick, record, records};
 use redrive_core::failure::Failure;
+use redrive_core::trouble::{Reason, Trouble};
 use redrive_engine::alerts::{AlertService, DeadLetterAlert, Dropped, LadderMoved, Level};
 use redrive_engine::persist::{Durability, NotAccepted, Sink};
 use redrive_engine::{Engine, PersistOptions, Persister, Rung, WatchOptions};
@@ -295,9 +296,13 @@ async fn an_event_that_no_table_can_hold_stays_on_disk_alone_until_one_can() {
             let is_told =
                 |text: &String| text.contains("cannot hold it") && text.contains("stays in the journal");
             eventually("people know", async || told.letters.lock().unwrap().iter().any(is_told)).await;
+            let health = &persister.pipeline().health;
+            let is_reported = |trouble: Trouble| trouble.reason == Reason::TableRefused;
+            eventually("readiness knows", async || health.get().is_err_and(is_reported)).await;
             make_large(&stand).await;
             eventually("and it is buried when it can be", async || client.number(buried).await == 2).await;
             persister.idle().await;
+            eventually("readiness knows that, too", async || health.get().is_ok()).await;
             stand.stop().await;
             drop(persister);
             assert_eq!(journal(folder.path()).stats().records, 0, "{durability:?}");

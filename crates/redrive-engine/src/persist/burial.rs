@@ -88,9 +88,12 @@ impl Core {
         };
         let message = format!(
             "the table of failed events cannot hold it ({why}), and the target did not take it ({failure}): \
-             {place}; make the column of the payload larger"
+             {place}; change one of the tables so that it can hold it"
         );
         tracing::error!(pipeline = %name, key, error = %message, "an event cannot become a dead letter");
+        if self.disk.is_some() {
+            self.pipeline.health.unplaced(Some(message.clone()));
+        }
         let failure = Failure { message, ..why.clone() };
         self.tell(Inert::new(key), key, 0, &failure);
     }

@@ -81,7 +81,12 @@ impl Writer {
                 biased;
                 () = self.out_of_time() => return,
                 lifted = self.lift(&read.records) => match lifted {
-                    Lifted::Yes(left) => disk.acknowledge(&read, &left),
+                    Lifted::Yes(left) => {
+                        disk.acknowledge(&read, &left);
+                        if !disk.has_left() {
+                            self.core.pipeline.health.unplaced(None);
+                        }
+                    }
                     Lifted::Stopped => return,
                 },
             }
