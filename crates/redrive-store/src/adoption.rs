@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::catalog::{ColumnInfo, ColumnType, Table, split};
 use crate::dialect::Dialect;
 use crate::error::Error;
+use crate::indexes::Index;
 use crate::rights::{Grant, Rights};
 use crate::schema;
 use crate::session::Session;
@@ -175,13 +176,11 @@ fn problem(dialect: Dialect, table: &Table, column: &ColumnInfo, role: Role) -> 
     }
     match (role, column.max_chars) {
         (Role::Flag, _) if column.is_nullable && !column.has_default && dialect != Dialect::Sqlite => {
+            let (place_of, name) = (dialect.quote(&table.name), dialect.quote(&column.name));
             Some(format!(
-                "{place} may be NULL and has no default, and rows in which it is NULL would never be claimed: {}",
-                alter(
-                    dialect,
-                    table,
-                    &format!("ALTER COLUMN {} SET DEFAULT FALSE", dialect.quote(&column.name))
-                )
+                "{place} may be NULL and has no default, and rows in which it is NULL would never be claimed: {} UPDATE \
+                 {place_of} SET {name} = FALSE WHERE {name} IS NULL;",
+                alter(dialect, table, &format!("ALTER COLUMN {name} SET DEFAULT FALSE"))
             ))
         }
         (Role::Note, Some(max)) if max < NOTE => Some(format!(
@@ -257,25 +256,29 @@ impl Unusual {
         let (schema, name) = split(table);
         let (query, values) = match dialect {
             Dialect::Sqlite => (
-                "SELECT type, 'none' FROM sqlite_master WHERE name = $1 AND type = 'view'",
+                "SELECT CASE WHEN type = 'view' THEN 'view' WHEN \"strict\" THEN 'STRICT table' ELSE 'virtual table' END, 'none' \
+                 FROM pragma_table_list WHERE name = $1 COLLATE NOCASE AND (type IN ('view', 'virtual') OR \"strict\")",
                 vec![Value::Text(name)],
             ),
             Dialect::Postgres => (
-                "SELECT CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END, \
-                 'none' FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
-                 WHERE c.relname = $1 AND n.nspname = COALESCE($2, current_schema()) AND c.relkind IN ('v', 'm', 'f')",
+                "SELECT CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'f' THEN 'foreign table' \
+                 ELSE 'table from which others inherit' END, 'none' \
+                 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
+                 WHERE c.relname = $1 AND n.nspname = COALESCE($2, current_schema()) AND (c.relkind IN ('v', 'm', 'f') \
+                 OR c.relkind = 'r' AND EXISTS (SELECT 1 FROM pg_inherits AS h WHERE h.inhparent = c.oid))",
                 vec![Value::Text(name), Value::OptText(schema)],
             ),
             Dialect::MySql => (
                 "SELECT LOWER(table_type), COALESCE(engine, 'none') FROM information_schema.tables \
                  WHERE table_name = $1 AND table_schema = COALESCE($2, DATABASE()) \
-                 AND (table_type = 'VIEW' OR engine <> 'InnoDB')",
+                 AND (table_type <> 'BASE TABLE' OR engine <> 'InnoDB')",
                 vec![Value::Text(name), Value::OptText(schema)],
             ),
         };
         let rows = session.rows(&Statement::new(dialect, query), values).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         Ok(Some(match row.text(1)?.as_str() {
+            "InnoDB" => Self::NoTable("system-versioned table".to_owned()),
             "none" => Self::NoTable(row.text(0)?),
             engine => Self::Engine(engine.to_owned()),
         }))
@@ -284,7 +287,7 @@ impl Unusual {
     /// Why work in it cannot be claimed and settled safely.
     pub(crate) fn problem(&self, dialect: Dialect, table: &str) -> String {
         match self {
-            Self::NoTable(kind) => format!("{table} is a {kind}: name the table itself"),
+            Self::NoTable(kind) => format!("{table} is a {kind}, which cannot hold work: name a plain table"),
             Self::Engine(engine) => format!(
                 "{table} is kept by the engine {engine}, which has no transactions or row locks: ALTER TABLE {} ENGINE = \
                  InnoDB;",
@@ -369,11 +372,57 @@ pub(crate) fn unfilled(dialect: Dialect, table: &Table, known: &[&str]) -> Vec<S
 /// Only an INTEGER primary key gets its number from SQLite.
 pub(crate) fn sqlite_id(dialect: Dialect, table: &Table, id: &str) -> Option<String> {
     let column = table.column(id).filter(|_| dialect == Dialect::Sqlite)?;
-    (!column.declared.eq_ignore_ascii_case("INTEGER")).then(|| {
+    (!column.has_default).then(|| {
         format!(
-            "{}.{id} is of the type {}: SQLite numbers the rows only of an INTEGER PRIMARY KEY, so make the table anew \
-             with one",
+            "{}.{id} is {}, and not the number of the row: SQLite numbers rows only by an INTEGER PRIMARY KEY (without \
+             DESC), so make the table anew with one",
             table.name, column.declared
+        )
+    })
+}
+
+/// Rows are settled by their numbers: two with one number would be settled as one.
+pub(crate) async fn shared_id(
+    session: &mut Session,
+    dialect: Dialect,
+    table: &Table,
+    id: &str,
+) -> Result<Option<String>, Error> {
+    if table.column(id).is_none() || Unusual::of_table(session, dialect, &table.name).await?.is_some() {
+        return Ok(None);
+    }
+    let is_own = |index: &Index| index.is_key && index.is_over(&[id.to_owned()]);
+    if Index::of_table(session, dialect, &table.name).await?.iter().any(is_own) {
+        return Ok(None);
+    }
+    let (_, name) = split(&table.name);
+    Ok(Some(format!(
+        "{0}.{id} has no unique index of its own, and two rows with one number would be settled as one: CREATE UNIQUE INDEX \
+         {1} ON {2} ({3}); (a table that is partitioned by another column cannot have one, and cannot be used)",
+        table.name,
+        dialect.quote(&format!("{name}_{id}")),
+        dialect.quote(&table.name),
+        dialect.quote(id)
+    )))
+}
+
+/// Whether the application gives the numbers of the rows itself, and has not said that it never gives one twice.
+pub(crate) fn given_id(dialect: Dialect, table: &Table, id: &str, are_unique: bool) -> Option<String> {
+    let column = table.column(id).filter(|column| !column.has_default && dialect != Dialect::Sqlite)?;
+    let name = dialect.quote(&column.name);
+    let change = match dialect {
+        Dialect::MySql => format!("MODIFY {name} {} NOT NULL AUTO_INCREMENT", column.declared),
+        Dialect::Postgres | Dialect::Sqlite => {
+            format!("ALTER COLUMN {name} ADD GENERATED BY DEFAULT AS IDENTITY")
+        }
+    };
+    (!are_unique).then(|| {
+        format!(
+            "{}.{id} is given by the application, and a number that it gives a second time would be the idempotency key of \
+             another event: let the database give it: {} Or, if no number is ever used again (Snowflake and the like), \
+             set ids = \"unique\"",
+            table.name,
+            alter(dialect, table, &change)
         )
     })
 }

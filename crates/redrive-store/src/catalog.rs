@@ -54,7 +54,8 @@ pub struct ColumnInfo {
     pub(crate) declared: String,
     /// The type without length, scale and sign: `int4`, `bigint`. SQLite has no other than the declared one.
     pub(crate) base: String,
-    /// The type that Postgres casts to: without its length, because a cast cuts what an INSERT refuses.
+    /// The type that Postgres casts to: without its length, because a cast cuts what an INSERT refuses. For a text of
+    /// MySQL its character set.
     pub(crate) cast: String,
     /// How many characters it holds, if that is limited.
     pub(crate) max_chars: Option<usize>,
@@ -194,6 +195,28 @@ impl ColumnInfo {
         !self.is_nullable && !self.has_default && !self.is_generated
     }
 
+    /// Whether it can be the column that a statement of redrive's would add so: `lease BIGINT NOT NULL …`.
+    pub(crate) fn can_be(&self, definition: &str) -> bool {
+        let is_computed = definition.contains(" AS (");
+        let mut words = definition.split([' ', '(']).skip(1);
+        let is_number = matches!(self.kind, ColumnType::Integer | ColumnType::Unsigned);
+        let fits = match words.next().unwrap_or_default().to_ascii_uppercase().as_str() {
+            "BIGINT" | "INT" | "INTEGER" | "SMALLINT" | "TINYINT" => is_number,
+            "BOOLEAN" => self.kind == ColumnType::Bool || (self.dialect != Dialect::Postgres && is_number),
+            "DATETIME" | "TIMESTAMP" | "TIMESTAMPTZ" => self.kind == ColumnType::Time,
+            "VARBINARY" => self.kind == ColumnType::Bytes,
+            // SQLite keeps times as text.
+            _ if self.dialect == Dialect::Sqlite => !is_number && self.kind != ColumnType::Bytes,
+            _ => self.kind == ColumnType::Text,
+        };
+        fits && is_computed == self.is_generated
+    }
+
+    /// Its character set has every character.
+    pub(crate) fn holds_all_text(&self) -> bool {
+        self.dialect != Dialect::MySql || self.kind != ColumnType::Text || self.cast == "utf8mb4"
+    }
+
     /// It holds numbers that a row of redrive's cannot: those of 2^63 and more.
     pub(crate) fn is_wide(&self) -> bool {
         self.kind == ColumnType::Unsigned && self.base == "bigint"
@@ -223,6 +246,8 @@ impl ColumnInfo {
     /// Its value as text. Text columns stay as they are, so that their indexes are used.
     pub(crate) fn as_text(&self, expression: &str) -> String {
         match (self.dialect, self.kind) {
+            // A CHAR of Postgres has blanks at its end, up to its length.
+            (Dialect::Postgres, ColumnType::Text) if self.base == "bpchar" => format!("{expression}::text"),
             (_, ColumnType::Text | ColumnType::Bytes) | (Dialect::Sqlite, _) => expression.to_owned(),
             (Dialect::Postgres, _) => format!("{expression}::text"),
             (Dialect::MySql, ColumnType::Enum | ColumnType::Json) => expression.to_owned(),
@@ -252,10 +277,15 @@ impl ColumnInfo {
 
     /// A text without what is beyond its length.
     pub(crate) fn cut(&self, text: &str) -> String {
-        match (self.max_chars, self.dialect) {
+        let cut = match (self.max_chars, self.dialect) {
             (None, _) | (_, Dialect::Sqlite) => text.to_owned(),
             (Some(max), Dialect::Postgres) => format!("left({text}, {max})"),
             (Some(max), Dialect::MySql) => format!("LEFT({text}, {max})"),
+        };
+        match self.holds_all_text() {
+            true => cut,
+            // Strict mode refuses to convert what the character set lacks.
+            false => format!("REGEXP_REPLACE({cut}, {}, '?')", self.dialect.literal(lacking(&self.cast))),
         }
     }
 
@@ -281,6 +311,15 @@ impl ColumnInfo {
             ColumnType::Integer | ColumnType::Unsigned | ColumnType::Number => Some("0"),
             _ => None,
         }
+    }
+}
+
+/// What a character set of MySQL's surely lacks, as a pattern: what it surely has is as much as is kept.
+fn lacking(charset: &str) -> &'static str {
+    match charset {
+        "utf8" | "utf8mb3" => "[^\u{1}-\u{d7ff}\u{e000}-\u{ffff}]",
+        "latin1" => "[^\u{1}-\u{7e}\u{a0}-\u{ff}]",
+        _ => "[^\u{1}-\u{7e}]",
     }
 }
 

@@ -263,6 +263,7 @@ impl FailedEvents {
         plan.problems.extend(adoption::sqlite_id(dialect, &table, "id"));
         plan.problems.extend(checks::problems(session, dialect, &table, "status", STATUSES).await?);
         plan.problems.extend(adoption::unsafe_kind(session, dialect, &self.options.table).await?);
+        plan.problems.extend(adoption::shared_id(session, dialect, &table, "id").await?);
         plan.unserved.extend(adoption::unrepresentable(session, dialect, &table, "id").await?);
         plan.with_rights(session, dialect, &schema::tables(&names, &files), &rights::ALL).await
     }

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use futures_util::future::BoxFuture;
 use redrive_core::event::WorkId;
 
+use crate::adoption;
 use crate::dialect::Dialect;
 use crate::error::Error;
 use crate::row::Row;
@@ -176,11 +177,23 @@ impl Insert {
     }
 
     /// Inserts the rows and returns their numbers, ascending; none for those that were skipped.
+    ///
+    /// # Errors
+    /// [`Error::Unsuitable`] when a trigger drops a row that is not to be skipped: the caller undoes the others.
     pub(crate) async fn run(
         &self,
         session: &mut dyn Executor,
         rows: Vec<Column>,
     ) -> Result<Vec<WorkId>, Error> {
+        let expected = rows.first().map_or(0, Column::len);
+        let ids = self.run_all(session, rows).await?;
+        if self.on_conflict == OnConflict::Fail {
+            adoption::none_dropped("table", ids.len() as u64, expected as u64)?;
+        }
+        Ok(ids)
+    }
+
+    async fn run_all(&self, session: &mut dyn Executor, rows: Vec<Column>) -> Result<Vec<WorkId>, Error> {
         match self.dialect {
             Dialect::Postgres | Dialect::Sqlite => {
                 let statement = Statement::new(self.dialect, &self.text);

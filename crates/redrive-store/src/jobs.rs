@@ -23,6 +23,7 @@ use crate::dead_letters::{Actions, DeadLetters, Identity, dead_letter_queue};
 use crate::dialect::{Dialect, check_name};
 use crate::error::{Error, again};
 use crate::insert::{Cell, Executor, Insert, Kind, OnConflict, chunks};
+use crate::outbox::Ids;
 use crate::queue::{Queue, work_store};
 use crate::requests::{Answered, Begun, RequestKey, Requests};
 use crate::rights;
@@ -46,6 +47,8 @@ pub struct JobsOptions {
     pub max_retries: u32,
     /// What becomes of completed jobs.
     pub completed: Completed,
+    /// Where the ids of jobs come from.
+    pub ids: Ids,
 }
 
 /// What becomes of completed jobs.
@@ -68,6 +71,7 @@ impl JobsOptions {
             subject_column: "article_id".to_owned(),
             max_retries: 3,
             completed: Completed::Keep,
+            ids: Ids::Generated,
         }
     }
 }
@@ -248,6 +252,9 @@ impl Jobs {
         plan.problems.extend(self.problems(&names, &table));
         plan.problems.extend(checks::problems(session, dialect, &table, "status", STATUSES).await?);
         plan.problems.extend(adoption::unsafe_kind(session, dialect, &self.options.table).await?);
+        plan.problems.extend(adoption::shared_id(session, dialect, &table, "job_id").await?);
+        let are_unique = self.options.ids == Ids::Unique;
+        plan.problems.extend(adoption::given_id(dialect, &table, "job_id", are_unique));
         plan.unserved.extend(adoption::unrepresentable(session, dialect, &table, "job_id").await?);
         let plan = plan.with_rights(session, dialect, &schema::tables(&names, &files), &rights::ALL).await?;
         Ok(plan.and(self.requests.plan_in(session).await?))

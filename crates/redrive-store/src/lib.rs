@@ -79,7 +79,7 @@ pub use letters::{Letters, NewLetter};
 pub use listener::Listener;
 pub use memory::Memory;
 pub use operations::{NewOperation, Opened, Operation, OperationState, Operations, Portion, Sent};
-pub use outbox::{Ordering, Outbox, OutboxOptions, Processed};
+pub use outbox::{Ids, Ordering, Outbox, OutboxOptions, Processed};
 pub use pauses::Pauses;
 pub use postgres::PostgresServer;
 pub use redrive_core::trouble::Reason;

@@ -55,6 +55,17 @@ pub enum Processed {
     Delete,
 }
 
+/// Where the numbers of an application's rows come from. An event is known by its number: one that is used again would
+/// be the idempotency key of two events.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Ids {
+    /// The database gives them: an identity, a sequence, an auto-increment.
+    #[default]
+    Generated,
+    /// Whoever gives them, none is ever used again: Snowflake ids and the like.
+    Unique,
+}
+
 /// How an outbox is set up.
 #[derive(Debug, Clone)]
 pub struct OutboxOptions {
@@ -68,6 +79,8 @@ pub struct OutboxOptions {
     pub ordering: Ordering,
     /// What becomes of delivered events.
     pub processed: Processed,
+    /// Where the ids of events come from.
+    pub ids: Ids,
 }
 
 impl OutboxOptions {
@@ -80,6 +93,7 @@ impl OutboxOptions {
             letters_table: "outbox_event_dlq".to_owned(),
             ordering: Ordering::None,
             processed: Processed::Keep,
+            ids: Ids::Generated,
         }
     }
 }
@@ -251,6 +265,11 @@ impl Outbox {
         for table in [&self.options.table, &self.options.letters_table] {
             plan.problems.extend(adoption::unsafe_kind(session, dialect, table).await?);
         }
+        for table in [&tables.events, &tables.letters] {
+            plan.problems.extend(adoption::shared_id(session, dialect, table, "id").await?);
+        }
+        let are_unique = self.options.ids == Ids::Unique;
+        plan.problems.extend(adoption::given_id(dialect, &tables.events, "id", are_unique));
         plan.unserved.extend(adoption::unrepresentable(session, dialect, &tables.events, "id").await?);
         let plan = plan.with_rights(session, dialect, &schema::tables(&names, &files), &rights::ALL).await?;
         Ok(plan.and(self.requests.plan_in(session).await?))
@@ -610,7 +629,24 @@ impl Tables {
         let known: Vec<&str> = known.into_iter().chain(LETTER_ADDITIONS).chain(carried).collect();
         problems.extend(adoption::unfilled(self.dialect, &self.letters, &known));
         problems.extend(self.bytes_into_text());
+        problems.extend(SHARED.iter().filter_map(|(column, ..)| self.lacks_characters(column)));
         problems
+    }
+
+    /// MySQL only: what one character set has and the other lacks cannot be kept in a letter.
+    fn lacks_characters(&self, column: &str) -> Option<String> {
+        let (event, letter) = (self.events.column(column)?, self.letters.column(column)?);
+        let is_lossy = !letter.holds_all_text() && (event.kind != letter.kind || event.cast != letter.cast);
+        is_lossy.then(|| {
+            format!(
+                "{0}.{column} has the character set {1}, which cannot hold every {column} of {2}: ALTER TABLE {3} CONVERT TO \
+                 CHARACTER SET utf8mb4;",
+                self.letters.name,
+                letter.cast,
+                self.events.name,
+                self.dialect.quote(&self.letters.name)
+            )
+        })
     }
 
     /// What is not text cannot be kept in a letter that is.

@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::adoption::Plan;
-use crate::catalog::split;
+use crate::catalog::{Table, split};
 use crate::database::Database;
 use crate::dialect::Dialect;
 use crate::error::Error;
@@ -86,8 +86,13 @@ pub(crate) async fn plan(
     names: &Names,
     files: &[&str],
 ) -> Result<Plan, Error> {
-    let mut present =
-        Present { dialect, names: HashMap::new(), indexes: HashMap::new(), made: BTreeSet::new() };
+    let mut present = Present {
+        dialect,
+        names: HashMap::new(),
+        tables: HashMap::new(),
+        indexes: HashMap::new(),
+        made: BTreeSet::new(),
+    };
     let mut plan = Plan::default();
     for file in files {
         let statements = statements(&names.fill(file));
@@ -95,6 +100,7 @@ pub(crate) async fn plan(
             let addition = Addition::of(statement);
             if present.has(session, &addition).await? {
                 plan.problems.extend(present.other_columns(&addition));
+                plan.problems.extend(present.other_type(session, &addition, statement).await?);
                 continue;
             }
             plan.problems.extend(present.name_taken(session, &addition).await?);
@@ -302,6 +308,7 @@ fn with_columns(create: &str, of: &str, rest: &[String]) -> String {
 struct Present {
     dialect: Dialect,
     names: HashMap<(&'static str, String), BTreeSet<String>>,
+    tables: HashMap<String, Table>,
     indexes: HashMap<String, Vec<Index>>,
     /// The tables that the plan makes, with all of their columns.
     made: BTreeSet<String>,
@@ -359,6 +366,36 @@ impl Present {
             list(&found.columns),
             list(columns)
         ))
+    }
+
+    /// A column that has the name of one of ours, and cannot be it: statements would fail, or never find their rows.
+    async fn other_type(
+        &mut self,
+        session: &mut Session,
+        addition: &Addition,
+        statement: &str,
+    ) -> Result<Option<String>, Error> {
+        let Addition::Column { table, column } = addition else { return Ok(None) };
+        // The payload of a job may be of any type that holds one.
+        if self.made.contains(table) || column == "payload" {
+            return Ok(None);
+        }
+        if !self.tables.contains_key(table) {
+            let read = Table::read(session, self.dialect, table).await?;
+            self.tables.insert(table.clone(), read);
+        }
+        let definition = statement.split_once(" ADD COLUMN ").map_or("", |(_, definition)| definition);
+        let found = self.tables[table].column(column).filter(|found| !found.can_be(definition));
+        Ok(found.map(|found| {
+            let (declared, generated) = (&found.declared, if found.is_generated { ", computed" } else { "" });
+            format!(
+                "{table}.{column} is of the type {declared}{generated}, and redrive keeps its own in a column of this name: \
+                 {}; rename yours: ALTER TABLE {} RENAME COLUMN {} TO …;",
+                definition.split_once('(').map_or(definition, |(kind, _)| kind),
+                self.dialect.quote(table),
+                self.dialect.quote(column)
+            )
+        }))
     }
 
     async fn name_taken(&self, session: &mut Session, addition: &Addition) -> Result<Option<String>, Error> {

@@ -259,7 +259,8 @@ impl Target {
         let dialect = self.database.dialect();
         let unusual = Unusual::of_table(session, dialect, &table.name).await?;
         let Some(key) = table.column(&self.options.key_column) else { return Ok(None) };
-        if matches!(unusual, Some(Unusual::NoTable(_))) {
+        if matches!(unusual, Some(Unusual::NoTable(kind)) if kind.ends_with("view") || kind.starts_with("foreign"))
+        {
             return Ok(None);
         }
         let is_saved = |name: &String| {

@@ -50,6 +50,16 @@ pub(crate) struct Leases {
 }
 
 impl Column {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Ints(v) => v.len(),
+            Self::Texts(v) => v.len(),
+            Self::OptTexts(v) => v.len(),
+            Self::Bytes(v) => v.len(),
+            Self::Times(v) => v.len(),
+        }
+    }
+
     /// The cells, each as a parameter of its own.
     pub(crate) fn into_values(self) -> Vec<Value> {
         match self {

@@ -13,7 +13,7 @@ use redrive_core::event::NewEvent;
 use redrive_core::failure::Failure;
 use redrive_core::lease::Settlement;
 use redrive_store::{
-    Enqueued, Error, FailedEvent, FailedEvents, FailedEventsOptions, Jobs, JobsOptions, NewJob, Outbox,
+    Enqueued, Error, FailedEvent, FailedEvents, FailedEventsOptions, Ids, Jobs, JobsOptions, NewJob, Outbox,
     OutboxOptions, Processed, Record, Target, TargetOptions, WorkStore as _,
 };
 use redrive_testkit::{self as testkit, Backend, Client, TestDatabase};
@@ -560,7 +560,8 @@ async fn an_event_whose_id_the_application_gives_comes_back_under_it() {
         let mut client = Client::connect(&database).await;
         let letters = Types::plain(database.backend).id;
         Types { id: "BIGINT", ..Types::plain(database.backend) }.create(&mut client, false).await;
-        let outbox = outbox_on(&database).await;
+        let given = OutboxOptions { ids: Ids::Unique, ..OutboxOptions::new("orders") };
+        let outbox = common::outbox(&database, given).await;
         let id = 7_000_000_000_000_i64;
         client
             .run(&format!("INSERT INTO outbox_event (id, event_type, payload) VALUES ({id}, 'T', 'x')"))
@@ -1041,7 +1042,8 @@ async fn a_number_that_is_too_large_for_redrive_stops_nothing_else() {
     let mut client = Client::connect(&database).await;
     let types = Types { id: "BIGINT UNSIGNED", ..Types::plain(database.backend) };
     types.create(&mut client, false).await;
-    let outbox = outbox_on(&database).await;
+    let given = OutboxOptions { ids: Ids::Unique, ..OutboxOptions::new("orders") };
+    let outbox = common::outbox(&database, given).await;
     assert_eq!(outbox.plan().await.unwrap().unserved, Vec::<String>::new());
     for id in ["18446744073709551615", "7"] {
         client
@@ -1057,4 +1059,167 @@ async fn a_number_that_is_too_large_for_redrive_stops_nothing_else() {
     let unserved = outbox.plan().await.unwrap().unserved;
     assert!(unserved.len() == 1 && unserved[0].contains("18446744073709551615"), "{unserved:?}");
     outbox.migrate().await.unwrap();
+}
+
+async fn problems_of_outbox(database: &TestDatabase, ids: Ids) -> String {
+    let options = OutboxOptions { ids, ..OutboxOptions::new("orders") };
+    let outbox = Outbox::new(common::open(database).await, options).unwrap();
+    outbox.plan().await.unwrap().problems.join("\n")
+}
+
+/// Two rows with one number were settled as one: an event that was never tried counted as delivered.
+#[tokio::test]
+async fn a_table_whose_rows_may_share_a_number_is_refused() {
+    for database in testkit::backends(file!()).await {
+        let mut client = Client::connect(&database).await;
+        let columns = "event_type VARCHAR(100) NOT NULL, aggregate_type VARCHAR(100), aggregate_id VARCHAR(100), \
+                       payload TEXT, processed BOOLEAN NOT NULL DEFAULT FALSE, processed_at TIMESTAMP NULL, \
+                       error_message TEXT, retry_count INT NOT NULL DEFAULT 0, created_at TIMESTAMP NULL, \
+                       updated_at TIMESTAMP NULL";
+        let ids: &[&str] = match database.backend {
+            Backend::Sqlite => &["id INTEGER NOT NULL", "id INTEGER PRIMARY KEY DESC"],
+            _ => &["id BIGINT NOT NULL", "tenant INT NOT NULL, id BIGINT NOT NULL, UNIQUE (id, tenant)"],
+        };
+        for id in ids {
+            client.run("DROP TABLE IF EXISTS outbox_event").await;
+            client.run(&format!("CREATE TABLE outbox_event ({id}, {columns})")).await;
+            let problems = problems_of_outbox(&database, Ids::Unique).await;
+            let expected =
+                if id.contains("DESC") { "number of the row" } else { "no unique index of its own" };
+            assert!(problems.contains(expected), "{:?}, {id}: {problems}", database.backend);
+        }
+        if database.backend != Backend::Sqlite {
+            let problems = problems_of_outbox(&database, Ids::Unique).await;
+            let create = problems.split_once(": ").unwrap().1.split_once("; (").unwrap().0;
+            client.run(create).await;
+            assert_eq!(problems_of_outbox(&database, Ids::Unique).await, "", "{:?}", database.backend);
+        }
+    }
+}
+
+/// `max(id) + 1` gives the number of a deleted event to the next: receivers that deduplicate dropped real events.
+#[tokio::test]
+async fn ids_of_the_application_are_refused_until_it_says_that_they_are_unique() {
+    for database in testkit::servers(file!()).await {
+        let mut client = Client::connect(&database).await;
+        Types { id: "BIGINT", ..Types::plain(database.backend) }.create(&mut client, false).await;
+        assert_eq!(problems_of_outbox(&database, Ids::Unique).await, "");
+        let problems = problems_of_outbox(&database, Ids::Generated).await;
+        assert!(problems.contains("ids = \"unique\""), "{:?}: {problems}", database.backend);
+        if database.backend == Backend::Postgres {
+            client.run("ALTER TABLE outbox_event ALTER COLUMN id SET NOT NULL").await;
+        }
+        let alter = problems.split_once("let the database give it: ").unwrap().1.split_once(';').unwrap().0;
+        client.run(alter).await;
+        assert_eq!(problems_of_outbox(&database, Ids::Generated).await, "", "{:?}", database.backend);
+    }
+}
+
+/// A job died without its handler being called, or stayed `running` for ever, and every screen said that all was well.
+#[tokio::test]
+async fn columns_that_have_the_names_of_redrives_and_other_types_are_refused() {
+    for database in testkit::backends(file!()).await {
+        let mut client = Client::connect(&database).await;
+        let number = if database.backend == Backend::Sqlite { "BLOB" } else { "INT" };
+        for (column, kind) in [
+            ("lease", "TEXT"),
+            ("priority", "VARCHAR(10)"),
+            ("interrupted", "TEXT"),
+            ("leased_by", number),
+            ("history", number),
+        ] {
+            client.run("DROP TABLE IF EXISTS summarize_job_queue").await;
+            client.run("DROP TABLE IF EXISTS outbox_event").await;
+            client.run("DROP TABLE IF EXISTS outbox_event_dlq").await;
+            client.run("DROP TABLE IF EXISTS failed_events").await;
+            original_tables(&mut client, database.backend).await;
+            client.run(&format!("ALTER TABLE summarize_job_queue ADD COLUMN {column} {kind}")).await;
+            let jobs = Jobs::new(common::open(&database).await, JobsOptions::new("summarize")).unwrap();
+            let problems = jobs.plan().await.unwrap().problems;
+            let is_named =
+                |problem: &String| problem.contains(&format!("summarize_job_queue.{column} is of the type"));
+            assert!(
+                problems.len() == 1 && problems.iter().all(is_named),
+                "{:?}, {column}: {problems:?}",
+                database.backend
+            );
+        }
+    }
+}
+
+/// An event was delivered again and again, because the message of its failure had a character that the table lacks.
+#[tokio::test]
+async fn a_message_with_characters_that_the_table_lacks_ends_all_the_same() {
+    let Some(database) = testkit::mysql(file!()).await else { return };
+    let mut client = Client::connect(&database).await;
+    original_tables(&mut client, database.backend).await;
+    client.run("ALTER TABLE outbox_event CONVERT TO CHARACTER SET latin1").await;
+    client.run("ALTER TABLE outbox_event_dlq CONVERT TO CHARACTER SET latin1").await;
+    client.run("ALTER TABLE outbox_event MODIFY error_message TEXT CHARACTER SET ascii").await;
+    client
+        .run("ALTER TABLE outbox_event_dlq MODIFY error_message VARCHAR(200) CHARACTER SET latin1 NOT NULL")
+        .await;
+    let outbox = outbox_on(&database).await;
+    outbox.append(vec![event("42")]).await.unwrap();
+    let failure = Failure::permanent("Refused", "über ✗ 😀");
+    settle(&outbox, dead(vec![take_one(&outbox).await], &failure)).await;
+    let letter = outbox.list(&Filter::default(), Page::first(1)).await.unwrap().letters.remove(0);
+    assert!(letter.failure.message.contains("über ? ?"), "{:?}", letter.failure.message);
+    client.run("ALTER TABLE outbox_event MODIFY payload TEXT CHARACTER SET utf8mb4 NOT NULL").await;
+    let problems = outbox.plan().await.unwrap().problems.join("\n");
+    assert!(problems.contains("payload has the character set latin1"), "{problems}");
+}
+
+/// Events that were answered with 202 were nowhere.
+#[tokio::test]
+async fn failed_events_and_jobs_that_a_trigger_drops_in_silence_are_refused() {
+    for database in testkit::backends(file!()).await {
+        if database.backend == Backend::MySql {
+            // Its triggers cannot drop a row.
+            continue;
+        }
+        let now = jiff::Timestamp::now();
+        let events =
+            FailedEvents::new(common::open(&database).await, FailedEventsOptions::new("urls")).unwrap();
+        events.migrate().await.unwrap();
+        let jobs = common::jobs(&database, JobsOptions::new("summarize")).await;
+        let mut client = Client::connect(&database).await;
+        if database.backend == Backend::Postgres {
+            client
+                .run("CREATE FUNCTION drop_row() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$")
+                .await;
+        }
+        for table in ["failed_events", "summarize_job_queue"] {
+            client
+                .run(&match database.backend {
+                    Backend::Sqlite => {
+                        format!("CREATE TRIGGER silent_{table} BEFORE INSERT ON {table} BEGIN SELECT RAISE(IGNORE); END")
+                    }
+                    _ => format!(
+                        "CREATE TRIGGER silent BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION drop_row()"
+                    ),
+                })
+                .await;
+        }
+        let refused = events.append(&[FailedEvent::new("k", "v", now, now, timeout())]).await.unwrap_err();
+        assert!(refused.to_string().contains("drops rows"), "{:?}: {refused}", database.backend);
+        let refused = jobs.enqueue(vec![NewJob::new("article-7", "{}")]).await.unwrap_err();
+        assert!(refused.to_string().contains("drops rows"), "{:?}: {refused}", database.backend);
+    }
+}
+
+/// Its blanks were part of the type, so no handler was found for it.
+#[tokio::test]
+async fn blanks_at_the_end_of_a_char_column_are_no_part_of_the_event_type() {
+    let Some(database) = testkit::postgres(file!()).await else { return };
+    let mut client = Client::connect(&database).await;
+    original_tables(&mut client, database.backend).await;
+    client.run("ALTER TABLE outbox_event ALTER COLUMN event_type TYPE CHAR(40)").await;
+    let outbox = outbox_on(&database).await;
+    outbox.append(vec![event("42")]).await.unwrap();
+    let (lease, work) = take_one(&outbox).await;
+    assert_eq!(work.event.event_type, event("42").event_type);
+    settle(&outbox, dead(vec![(lease, work)], &timeout())).await;
+    let letter = outbox.list(&Filter::default(), Page::first(1)).await.unwrap().letters.remove(0);
+    assert_eq!(letter.event_type, event("42").event_type);
 }

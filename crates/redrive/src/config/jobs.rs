@@ -8,7 +8,7 @@ use super::context::Context;
 use super::database::DatabaseUrl;
 use super::handler::Handler;
 use super::identifier::{ColumnName, TableName};
-use super::outbox::{BACKOFF, Processed, keep_resolved};
+use super::outbox::{BACKOFF, Ids, Processed, ids, keep_resolved};
 use super::retry::Backoff;
 use super::section::Section;
 
@@ -43,6 +43,8 @@ pub struct JobsConfig {
     pub lease: Duration,
     /// What becomes of completed jobs.
     pub completed: Processed,
+    /// Where the ids of jobs come from.
+    pub ids: Ids,
     /// How long resolved letters are kept.
     pub keep_resolved: Option<Duration>,
     /// How many dead letters raise an alert.
@@ -104,6 +106,7 @@ impl JobsConfig {
                 "How long a claim lasts without a heartbeat; then another worker takes over.",
             ),
             completed: section.get("completed", "keep", "What becomes of completed jobs."),
+            ids: ids(section),
             keep_resolved: keep_resolved(section),
             alert_threshold: section.derived(
                 "alert-threshold",

@@ -57,7 +57,7 @@ pub use kafka::{
     KafkaSink, TopicName,
 };
 pub use mistake::{Mistake, Mistakes};
-pub use outbox::{OnDead, Ordering, OutboxConfig, Processed};
+pub use outbox::{Ids, OnDead, Ordering, OutboxConfig, Processed};
 pub use persist::{
     Cron, Durability, FailedColumns, PersistColumns, PersistConfig, PersistDlq, PersistJournal, PersistQueue,
 };

@@ -47,6 +47,8 @@ pub struct OutboxConfig {
     pub alert_threshold: NonZeroU32,
     /// What becomes of processed events.
     pub processed: Processed,
+    /// Where the ids of events come from.
+    pub ids: Ids,
     /// How long processed events are kept; for ever when not set.
     pub keep_processed: Option<Duration>,
     /// How long resolved and redriven letters are kept.
@@ -87,6 +89,25 @@ choice! {
         /// They are deleted.
         Delete = "delete",
     }
+}
+
+choice! {
+    /// Where the ids of an application's rows come from.
+    Ids {
+        /// The database gives them.
+        Generated = "generated",
+        /// Whoever gives them, none is ever used again.
+        Unique = "unique",
+    }
+}
+
+/// Where ids come from, wherever they are part of an idempotency key.
+pub(super) fn ids(section: &mut Section<'_>) -> Ids {
+    section.get(
+        "ids",
+        "generated",
+        "Where ids come from: the database, or `unique` when the application gives them and never uses one again (Snowflake).",
+    )
 }
 
 pub(crate) const BACKOFF: BackoffDefaults = BackoffDefaults { initial: "5s", factor: "2.0", max: "5m" };
@@ -164,6 +185,7 @@ impl OutboxConfig {
                 "How many unresolved letters raise an alert.",
             ),
             processed: section.get("processed", "keep", "What becomes of processed events."),
+            ids: ids(section),
             keep_processed: section
                 .optional("keep-processed", "How long processed events are kept; for ever when not set."),
             keep_resolved: keep_resolved(section),

@@ -25,6 +25,7 @@ pub(super) fn options(jobs: &JobsConfig) -> JobsOptions {
             Processed::Keep => Completed::Keep,
             Processed::Delete => Completed::Delete,
         },
+        ids: super::outbox::store_ids(jobs.ids),
     }
 }
 

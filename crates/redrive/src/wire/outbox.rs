@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use redrive::config::{OnDead, Ordering, OutboxConfig, Processed};
+use redrive::config::{Ids, OnDead, Ordering, OutboxConfig, Processed};
 use redrive_core::dead_letter::PipelineKind;
 use redrive_core::policy::Policy;
 use redrive_engine::{Pace, Pipeline, Route, Routes};
@@ -31,6 +31,14 @@ pub(super) fn options(outbox: &OutboxConfig) -> OutboxOptions {
             (Processed::Keep, Some(_)) => redrive_store::Processed::KeepForAWhile,
             (Processed::Delete, _) => redrive_store::Processed::Delete,
         },
+        ids: store_ids(outbox.ids),
+    }
+}
+
+pub(super) const fn store_ids(ids: Ids) -> redrive_store::Ids {
+    match ids {
+        Ids::Generated => redrive_store::Ids::Generated,
+        Ids::Unique => redrive_store::Ids::Unique,
     }
 }
 

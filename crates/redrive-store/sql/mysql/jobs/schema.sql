@@ -16,17 +16,17 @@ ALTER TABLE {table} ADD COLUMN priority SMALLINT NOT NULL DEFAULT 0;
 ALTER TABLE {table} ADD COLUMN unique_key VARCHAR(255);
 ALTER TABLE {table} ADD COLUMN due_at DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6));
 ALTER TABLE {table} ADD COLUMN lease BIGINT NOT NULL DEFAULT 0;
-ALTER TABLE {table} ADD COLUMN leased_by VARCHAR(100);
+ALTER TABLE {table} ADD COLUMN leased_by VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 ALTER TABLE {table} ADD COLUMN interrupted BOOLEAN NOT NULL DEFAULT FALSE;
 ALTER TABLE {table} ADD COLUMN redrive_count INT NOT NULL DEFAULT 0;
 ALTER TABLE {table} ADD COLUMN error_class VARCHAR(20);
 ALTER TABLE {table} ADD COLUMN error_code VARCHAR(100);
-ALTER TABLE {table} ADD COLUMN error_kind VARCHAR(255);
+ALTER TABLE {table} ADD COLUMN error_kind VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 ALTER TABLE {table} ADD COLUMN fingerprint CHAR(16);
-ALTER TABLE {table} ADD COLUMN history LONGTEXT;
+ALTER TABLE {table} ADD COLUMN history LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 ALTER TABLE {table} ADD COLUMN resolved_at DATETIME(6);
-ALTER TABLE {table} ADD COLUMN resolved_by VARCHAR(100);
-ALTER TABLE {table} ADD COLUMN resolution_note TEXT;
+ALTER TABLE {table} ADD COLUMN resolved_by VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+ALTER TABLE {table} ADD COLUMN resolution_note TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 -- MySQL has no partial index: computed columns say what is live and what is dead, and one range of
 -- an index is all that a claim or a list reads.
 ALTER TABLE {table} ADD COLUMN live TINYINT AS (CASE WHEN status IN ('pending', 'running') THEN 1 END) VIRTUAL;

@@ -14,11 +14,11 @@ CREATE TABLE IF NOT EXISTS {table} (
 ) DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
 ALTER TABLE {table} ADD COLUMN due_at DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6));
 ALTER TABLE {table} ADD COLUMN lease BIGINT NOT NULL DEFAULT 0;
-ALTER TABLE {table} ADD COLUMN leased_by VARCHAR(100);
+ALTER TABLE {table} ADD COLUMN leased_by VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 ALTER TABLE {table} ADD COLUMN interrupted BOOLEAN NOT NULL DEFAULT FALSE;
 ALTER TABLE {table} ADD COLUMN origin_id BIGINT;
 ALTER TABLE {table} ADD COLUMN redrive_count INT NOT NULL DEFAULT 0;
-ALTER TABLE {table} ADD COLUMN history LONGTEXT;
+ALTER TABLE {table} ADD COLUMN history LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 -- What waits is one range of it: neither processed events nor dead letters make a claim slower.
 CREATE INDEX {table_name}_due ON {table} (processed, due_at, id);
 CREATE TABLE IF NOT EXISTS {letters} (
@@ -43,9 +43,9 @@ ALTER TABLE {letters} ADD COLUMN redrive_count INT NOT NULL DEFAULT 0;
 ALTER TABLE {letters} ADD COLUMN redriven BOOLEAN NOT NULL DEFAULT FALSE;
 ALTER TABLE {letters} ADD COLUMN error_class VARCHAR(20);
 ALTER TABLE {letters} ADD COLUMN error_code VARCHAR(100);
-ALTER TABLE {letters} ADD COLUMN error_kind VARCHAR(255);
+ALTER TABLE {letters} ADD COLUMN error_kind VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 ALTER TABLE {letters} ADD COLUMN fingerprint CHAR(16);
-ALTER TABLE {letters} ADD COLUMN history LONGTEXT;
+ALTER TABLE {letters} ADD COLUMN history LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 CREATE INDEX {letters_name}_resolved ON {letters} (resolved);
 CREATE INDEX {letters_name}_type ON {letters} (event_type, failed_at, id);
 CREATE INDEX {letters_name}_failed ON {letters} (failed_at, id);
