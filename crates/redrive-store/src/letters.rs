@@ -118,13 +118,31 @@ impl Letters {
     /// The letters of this pipeline. Nothing is asked of the database yet.
     #[must_use]
     pub fn new(database: Database, pipeline: &str, kind: PipelineKind) -> Self {
+        Self::of(database, pipeline, kind, None)
+    }
+
+    /// The letters of a pipeline that consumes this topic: only those that came from it can be redriven.
+    #[must_use]
+    pub fn of_topic(database: Database, pipeline: &str, topic: &str) -> Self {
+        Self::of(database, pipeline, PipelineKind::Kafka, Some(topic))
+    }
+
+    fn of(database: Database, pipeline: &str, kind: PipelineKind, topic: Option<&str>) -> Self {
         let dialect = database.dialect();
+        let home = topic.map_or_else(|| "%".to_owned(), |topic| format!("%\"topic\":\"{topic}\"%"));
+        let foreign = format!(
+            "its record did not come from topic {}, to which this pipeline redrives: redrive it where that topic is \
+             consumed, or resolve it",
+            topic.unwrap_or_default()
+        );
         let names = Names::new(dialect)
             .with_table("table", "table_name", &database.own_table("redrive_letter"))
             .with("letters", &database.own_table("redrive_letter"))
             .with("letter_id", "id")
             .with_sql("source_key", if dialect == Dialect::MySql { "source_key" } else { "source" })
             .with_literal("pipeline", pipeline)
+            .with_literal("home", &home)
+            .with_literal("foreign", &foreign)
             .with_sql("scope", SCOPE)
             .with_sql("known", SCOPE);
         Self {
@@ -362,13 +380,16 @@ const fn leading(status: Status, condition: &'static str, value: &'static str) -
 const ARRIVED: &str = "t.id IN (SELECT n.id FROM (SELECT l.id, l.created_at FROM {table} AS l \
      ORDER BY l.id DESC LIMIT 10000) AS n WHERE n.created_at >= {since})";
 
-/// A letter that was handed in goes to the target that it names, any other to where it was.
-const HAS_WAY_BACK: &str = "t.kind <> 'intake' OR t.target IS NOT NULL";
+/// A letter that was handed in goes to the target that it names, any other to where it was: a record to the topic that the
+/// pipeline consumes. What its headers say of another topic anybody may have written.
+const HAS_WAY_BACK: &str =
+    "(t.kind <> 'intake' OR t.target IS NOT NULL) AND (t.kind <> 'kafka' OR t.origin LIKE {home})";
 const SENDABLE: &str = "t.pipeline = {pipeline} AND t.state IN ('open', 'failed') \
-     AND (t.kind <> 'intake' OR t.target IS NOT NULL)";
-/// Why a letter that names no target is not redriven.
+     AND (t.kind <> 'intake' OR t.target IS NOT NULL) AND (t.kind <> 'kafka' OR t.origin LIKE {home})";
+/// Why a letter that has no way back is not redriven.
 const NO_TARGET: &str = "CASE WHEN t.kind = 'intake' AND t.target IS NULL \
-     THEN 'it was handed in without a target, so there is nowhere to redrive it to: deal with it and resolve it' END";
+     THEN 'it was handed in without a target, so there is nowhere to redrive it to: deal with it and resolve it' \
+     WHEN t.kind = 'kafka' AND t.origin NOT LIKE {home} THEN {foreign} END";
 
 fn shape(dialect: Dialect, kind: PipelineKind) -> Shape {
     // A topic takes a record and says no more. A target handles what was handed in, or fails.

@@ -292,6 +292,45 @@ async fn a_record_that_fails_again_after_its_letter_was_closed_is_a_new_letter_t
     }
 }
 
+/// It said "sent back to work", and nothing could ever become of it.
+#[tokio::test]
+async fn a_letter_that_did_not_come_from_the_topic_is_refused_when_it_is_redriven() {
+    for database in testkit::backends(file!()).await {
+        let letters = Letters::of_topic(common::open(&database).await, "logs", "logs");
+        letters.migrate().await.unwrap();
+        let origin = Origin::Topic { topic: "orders".into(), partition: 0, offset: 0 };
+        letters.add(&[letter("a"), NewLetter { origin, ..letter("b") }]).await.unwrap();
+        let ids: Vec<String> =
+            of_status(&letters, Status::Open).await.into_iter().map(|letter| letter.id.local).collect();
+        let acted = letters.redrive(&ids, &order()).await.unwrap();
+        assert_eq!((acted.done.len(), acted.refused.len()), (1, 1), "{:?}: {acted:?}", database.backend);
+        let why = acted.refused[0].to_string();
+        assert!(why.contains("its record did not come from topic logs"), "{why}");
+        assert_eq!(keys(&letters, Status::Open).await, set(["b"]));
+    }
+}
+
+#[tokio::test]
+async fn a_redriven_record_that_fails_again_is_shown_as_that_at_both_letters() {
+    for database in testkit::backends(file!()).await {
+        let store = store(&database, "logs").await;
+        let first = message("w:logs/0/7", Place::new("logs-dlq", 0, 0));
+        let again = ReadLetter { redrives: 1, ..message("w:logs/0/7", Place::new("logs-dlq", 0, 1)) };
+        store.add_read(&reading([first])).await.unwrap();
+        let id = of_status(&store, Status::Open).await[0].id.clone();
+        store.redrive(std::slice::from_ref(&id.local), &order()).await.unwrap();
+        settle(&store, common::done(take(&store, 1, LONG).await)).await;
+        let shown = async |id: &str| store.get(id).await.unwrap().unwrap();
+        assert_eq!(shown(&id.local).await.redelivery.unwrap().state, RedeliveryState::HandedOver);
+        store.add_read(&reading([again])).await.unwrap();
+        let second = of_status(&store, Status::Open).await[0].id.clone();
+        let redelivery = shown(&id.local).await.redelivery.unwrap();
+        assert_eq!(redelivery.state, RedeliveryState::Failed, "{:?}", database.backend);
+        assert_eq!((redelivery.letter, redelivery.at), (Some(second.clone()), Some(Timestamp::UNIX_EPOCH)));
+        assert_eq!(shown(&second.local).await.redriven_from, Some(id));
+    }
+}
+
 /// Two consumer groups, or two connectors, share a topic of letters: what both failed was one letter.
 #[tokio::test]
 async fn each_group_that_fails_a_record_has_a_letter() {

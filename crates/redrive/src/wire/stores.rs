@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use redrive::config::{Config, DatabaseUrl, JobsConfig, KafkaConfig, OutboxConfig, PersistConfig};
-use redrive_core::dead_letter::PipelineKind;
 use redrive_engine::console::Records;
 use redrive_store::{Database, Error, FailedEvents, Jobs, Letters, Outbox, Target};
 
@@ -70,7 +69,7 @@ impl<'a> Stores<'a> {
             stores.add_persist(persist, &databases.open(&persist.database)?)?;
         }
         for kafka in &config.kafkas {
-            let store = Arc::new(Letters::new(database.clone(), &kafka.name, PipelineKind::Kafka));
+            let store = Arc::new(Letters::of_topic(database.clone(), &kafka.name, kafka.topic.as_str()));
             stores.parts.push(part(&kafka.name, "kafka", own, &database, store.clone()));
             stores.kafkas.push(Wired { config: kafka, listen: None, store });
         }
