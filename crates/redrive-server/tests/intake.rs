@@ -186,7 +186,7 @@ async fn a_pipeline_whose_tables_are_not_ready_is_a_503_until_they_are() {
     let gate = Gate::default();
     let stand = Stand::behind(&gate, redrive_testkit::sqlite());
     let early = stand.post(JOBS, r#"{"subject":"1"}"#).await;
-    early.assert_problem(503, &["not ready yet", "/api/v1/ready"]);
+    early.assert_problem(503, &["cannot be used yet", "/api/v1/ready"]);
     assert!(early.headers.contains_key("retry-after"));
     stand.jobs.migrate().await.unwrap();
     gate.open();

@@ -79,5 +79,5 @@ async fn a_pipeline_that_is_not_there_or_not_ready_says_so() {
     stand.post("/api/v1/persist/orders", "{}").await.assert_problem(404, &["`orders` is an outbox"]);
     stand.post("/api/v1/jobs/urls", "{}").await.assert_problem(404, &["`urls` is a persist pipeline"]);
     let early = Stand::behind(&Gate::default(), redrive_testkit::sqlite());
-    early.post(URLS, r#"{"key":"a","payload":1}"#).await.assert_problem(503, &["not ready yet"]);
+    early.post(URLS, r#"{"key":"a","payload":1}"#).await.assert_problem(503, &["cannot be used yet"]);
 }
