@@ -190,7 +190,8 @@ impl Queue {
         };
         settled.clear();
         if let (Some(claim), Some(floor)) = (claim, &self.floor) {
-            floor.claimed(turn.claimed.len() >= claim.limit as usize);
+            // A batch of nothing is not full: the rows that are left may all be leased, and due later than what comes back.
+            floor.claimed(!turn.claimed.is_empty() && turn.claimed.len() >= claim.limit as usize);
         }
         Ok(turn)
     }

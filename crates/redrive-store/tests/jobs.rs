@@ -4,7 +4,9 @@
 
 mod common;
 
-use common::{LONG, NOW, dead, done, failed, ids, jobs, operator, order, settle, take, take_one, timeout};
+use common::{
+    LONG, NOW, claim, dead, done, failed, ids, jobs, operator, order, settle, take, take_one, timeout,
+};
 use redrive_core::dead_letter::{DeadLetterQueue, Filter, Page, Refusal, Status};
 use redrive_core::event::WorkId;
 use redrive_core::failure::Failure;
@@ -378,5 +380,20 @@ async fn an_odd_row_of_another_program_is_claimed_like_any_other_and_ends() {
         assert!(take(&jobs, 10, LONG).await.is_empty(), "without a limit of their own they have the queue's");
         assert_eq!(jobs.stats().await.unwrap().count(Status::Open), 2);
         assert_eq!(jobs.list(&Filter::default(), Page::first(10)).await.unwrap().letters.len(), 2);
+    }
+}
+
+/// A claim of nothing passed for a full batch, so the next one began behind the rows that were leased, and what came back
+/// in the same turn was not seen.
+#[tokio::test]
+async fn a_claim_of_nothing_hides_no_work_from_the_next() {
+    for database in testkit::backends(file!()).await {
+        let jobs = jobs(&database, options()).await;
+        enqueue(&jobs, NewJob::new("article-7", "{}")).await;
+        let (lease, _) = take_one(&jobs).await;
+        assert!(take(&jobs, 0, LONG).await.is_empty());
+        let mut release = vec![(lease, Settlement::Release { after: NOW })];
+        let turn = jobs.turn(&mut release, Some(&claim(1, LONG))).await.unwrap();
+        assert_eq!(turn.claimed.len(), 1, "{:?}", database.backend);
     }
 }
